@@ -1,4 +1,5 @@
-"""What pyproject.toml cannot say: the README as the index shows it, and addresses that come from git."""
+"""What pyproject.toml cannot say: the README as the index shows it, and addresses that come from
+git."""
 
 import re
 import subprocess
@@ -15,18 +16,21 @@ PAPERS = {
 
 
 def repository():
-    """The web address of the repository that this checkout was cloned from; "" where there is none."""
+    """The web address of the repository that this checkout was cloned from; "" where there is
+    none."""
     try:
         command = ["git", "-C", str(ROOT), "config", "remote.origin.url"]
         origin = subprocess.run(command, capture_output=True, text=True).stdout.strip()
-    except OSError:  # no git
+    except OSError:
+        # no git
         return ""
     found = re.fullmatch(r"(?:https://|(?:ssh://)?git@)([\w.-]+)[:/](.+?)(?:\.git)?/?", origin)
     return f"https://{found[1]}/{found[2]}" if found else ""
 
 
 def absolute(text, base):
-    """Markdown whose links work anywhere: relative ones under `base`, or plain text where there is no base."""
+    """Markdown whose links work anywhere: relative ones under `base`, or plain text where there is
+    no base."""
 
     def link(found):
         image, label, target = found.groups()
@@ -36,21 +40,33 @@ def absolute(text, base):
             return "" if image else label
         return f"{image}[{label}]({base}/{'raw' if image else 'blob'}/HEAD/{target})"
 
-    text = re.sub(r'<img src="([^"]+)"([^>]*)>', rf'<img src="{base}/raw/HEAD/\1"\2>' if base else "", text)
+    text = re.sub(
+        r'<img src="([^"]+)"([^>]*)>', rf'<img src="{base}/raw/HEAD/\1"\2>' if base else "", text
+    )
     return re.sub(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)", link, text)
 
 
 def main():
-    base, packed = repository(), ROOT / "PKG-INFO"
+    base = repository()
+    packed = ROOT / "PKG-INFO"
     urls = dict(PAPERS)
     if base:
-        urls |= {"Source": base, "Issues": f"{base}/issues", "Changelog": f"{base}/blob/HEAD/CHANGELOG.md"}
+        urls |= {
+            "Source": base,
+            "Issues": f"{base}/issues",
+            "Changelog": f"{base}/blob/HEAD/CHANGELOG.md",
+        }
     description = absolute((ROOT / "README.md").read_text(encoding="utf-8"), base)
-    if packed.is_file():  # an sdist has what the checkout knew
+    # an sdist has what the checkout knew
+    if packed.is_file():
         known = message_from_string(packed.read_text(encoding="utf-8"))
         description = known.get_payload()
         urls = dict(line.split(", ", 1) for line in known.get_all("Project-URL", []))
-    setup(long_description=description, long_description_content_type="text/markdown", project_urls=urls)
+    setup(
+        long_description=description,
+        long_description_content_type="text/markdown",
+        project_urls=urls,
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Parts of the clustering benchmark that need a process of their own: `python _clustering_parts.py PART [FILE]`.
+"""Parts of the clustering benchmark that need a process of their own: `python _clustering_parts.py
+PART [FILE]`.
 
 Each prints its numbers as one line of JSON.
 """
@@ -15,21 +16,26 @@ from pathlib import Path
 import numpy as np
 
 GIBIBYTE = 1 << 30
-CHUNK = 1 << 19  # rows of a task
+# rows of a task
+CHUNK = 1 << 19
 
 
 def part(name, *arguments, **environment):
     """Run a part in a fresh process with further environment variables; gives its numbers."""
     run = [sys.executable, __file__, name, *map(str, arguments)]
-    done = subprocess.run(run, env=os.environ | environment, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        run, env=os.environ | environment, check=True, capture_output=True, text=True
+    )
     return json.loads(done.stdout.splitlines()[-1])
 
 
 class PeakMemory:
-    """Largest private memory of this process in a block, in MiB: the file's pages in the system's cache left out."""
+    """Largest private memory of this process in a block, in MiB: the file's pages in the system's
+    cache left out."""
 
     def __enter__(self):
-        self.megabytes, self._over = 0.0, threading.Event()
+        self.megabytes = 0.0
+        self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
         return self
@@ -66,7 +72,8 @@ def out_of_core(path):
 
     X = np.load(path, mmap_mode="r")
     few = np.array(X[:20_000])
-    VCGMM(100, coreset_size=1 << 13, compute_labels=False, random_state=0).fit(few)  # compiles
+    # compiles
+    VCGMM(100, coreset_size=1 << 13, compute_labels=False, random_state=0).fit(few)
     with PeakMemory() as peak:
         coreset = []
         for _ in range(4):
@@ -74,10 +81,14 @@ def out_of_core(path):
             lightweight_coreset(X, 1 << 16, rng=np.random.default_rng(0))
             coreset.append(time.process_time() - start)
         start = time.process_time()
-        model = VCGMM(1000, coreset_size=1 << 16, compute_labels=False, random_state=0).fit(Blocks(X))
+        model = VCGMM(1000, coreset_size=1 << 16, compute_labels=False, random_state=0).fit(
+            Blocks(X)
+        )
         fit = time.process_time() - start
     error = _error(X, model)
-    seconds = dict(first_seconds=coreset[0], warm_seconds=float(np.median(coreset[1:])), fit_seconds=fit)
+    seconds = dict(
+        first_seconds=coreset[0], warm_seconds=float(np.median(coreset[1:])), fit_seconds=fit
+    )
     return dict(megabytes=peak.megabytes, error=error, gigabytes=X.nbytes / 1e9, **seconds)
 
 
@@ -93,9 +104,12 @@ def dask_run(path):
     with PeakMemory() as peak, dask.config.set(scheduler="threads", num_workers=1):
         # from_array would copy the whole map: each task maps its own chunk
         tasks = [
-            (dask.delayed(_rows_of_file)(path, i, i + CHUNK), min(CHUNK, len(X) - i)) for i in range(0, len(X), CHUNK)
+            (dask.delayed(_rows_of_file)(path, i, i + CHUNK), min(CHUNK, len(X) - i))
+            for i in range(0, len(X), CHUNK)
         ]
-        lazy = da.concatenate([da.from_delayed(task, (n, X.shape[1]), X.dtype) for task, n in tasks])
+        lazy = da.concatenate(
+            [da.from_delayed(task, (n, X.shape[1]), X.dtype) for task, n in tasks]
+        )
         start = time.perf_counter()
         coreset = LightweightCoreset(1 << 16, random_state=0).fit(lazy)
         seconds = time.perf_counter() - start
@@ -130,7 +144,8 @@ def first_call():
 
 
 def threads():
-    """Wall seconds of EM with one thread, with two, and with two beside a process that keeps one core busy."""
+    """Wall seconds of EM with one thread, with two, and with two beside a process that keeps one
+    core busy."""
     import multiprocessing
 
     import numba
@@ -147,7 +162,8 @@ def threads():
         VCGMM(2000, max_iter=n_iter, random_state=0, **options).fit(X)
         return time.perf_counter() - start
 
-    def iterations(n_threads):  # twelve of them, what comes before taken off
+    # twelve of them, what comes before taken off
+    def iterations(n_threads):
         return seconds(n_threads, 14) - seconds(n_threads, 2)
 
     found = {"one": [], "two": [], "one, busy": [], "two, busy": []}

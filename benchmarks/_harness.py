@@ -1,7 +1,7 @@
 """Ratios of running times measured side by side, and the tables they go into.
 
-Run each script with one thread (`make bench` does): absolute seconds depend on the machine and its neighbours, so
-candidates and yardstick take turns (A B A B ...) and the medians are divided.
+Run each script with one thread (`make bench` does): absolute seconds depend on the machine and its
+neighbours, so candidates and yardstick take turns (A B A B ...) and the medians are divided.
 """
 
 import gc
@@ -15,7 +15,12 @@ from pathlib import Path
 from handful_papers import provenance
 
 RESULTS = Path(__file__).parent / "results"
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
 
 
 class Bench:
@@ -30,8 +35,10 @@ class Bench:
     def __init__(self, name, title):
         if any(os.environ.get(v) != "1" for v in THREAD_VARIABLES):
             sys.exit(f"Set {', '.join(THREAD_VARIABLES)} to 1 first, or run `make bench`.")
-        self.name, self.title = name, title
-        self.rows, self.notes = [], []
+        self.name = name
+        self.title = title
+        self.rows = []
+        self.notes = []
         self._load = os.getloadavg()[0]
 
     def note(self, text):
@@ -48,7 +55,8 @@ class Bench:
         yardstick : (name, function)
         bars : dict, name -> largest ratio aimed at, or None
         repeats : int, turns; a first one that compiles and fills caches is not counted
-        clock : `time.process_time` where all work is done in this process, so that neighbours count less
+        clock : `time.process_time` where all work is done in this process, so that neighbours count
+            less
 
         Returns
         -------
@@ -67,7 +75,16 @@ class Bench:
         medians = {name: statistics.median(s) for name, s in seconds.items()}
         ratios = {name: medians[name] / medians[base] for name in candidates}
         for name, ratio in ratios.items():
-            self._add(what, name, ratio, f"x {base}", bars.get(name), "<=", repeats=repeats, seconds=seconds)
+            self._add(
+                what,
+                name,
+                ratio,
+                f"x {base}",
+                bars.get(name),
+                "<=",
+                repeats=repeats,
+                seconds=seconds,
+            )
         return ratios
 
     def value(self, what, name, value, *, unit="", bar=None, direction="<="):
@@ -77,12 +94,22 @@ class Bench:
     def _add(self, what, name, value, unit, bar, direction, **details):
         met = None if bar is None else value <= bar if direction == "<=" else value >= bar
         self.rows.append(
-            dict(case=what, name=name, value=value, unit=unit, bar=bar, direction=direction, met=met, **details)
+            dict(
+                case=what,
+                name=name,
+                value=value,
+                unit=unit,
+                bar=bar,
+                direction=direction,
+                met=met,
+                **details,
+            )
         )
         print(f"{what:32} {name:28} {value:9.4g} {unit:34} {_bar(self.rows[-1])}", flush=True)
 
     def write(self, *, runs="medians of interleaved runs", **more):
-        """Write the table, which says what its numbers are of; `more` goes into the record (checksums, parameters)."""
+        """Write the table, which says what its numbers are of; `more` goes into the record
+        (checksums, parameters)."""
         sha, dirty = provenance.commit()
         record = dict(
             title=self.title,
@@ -97,8 +124,16 @@ class Bench:
             notes=self.notes,
             **more,
         )
-        lines = [f"# {self.title}", "", "| case | what | measured | | bar |", "|---|---|---:|---|---|"]
-        lines += [f"| {r['case']} | {r['name']} | {r['value']:.4g} | {r['unit']} | {_bar(r)} |" for r in self.rows]
+        lines = [
+            f"# {self.title}",
+            "",
+            "| case | what | measured | | bar |",
+            "|---|---|---:|---|---|",
+        ]
+        lines += [
+            f"| {r['case']} | {r['name']} | {r['value']:.4g} | {r['unit']} | {_bar(r)} |"
+            for r in self.rows
+        ]
         lines += [
             "",
             *(line for note in self.notes for line in (note, "")),
@@ -106,7 +141,9 @@ class Bench:
             f"`benchmarks/results/{self.name}.json`.",
             "",
         ]
-        provenance.write_atomically(RESULTS / f"{self.name}.json", json.dumps(record, indent=1) + "\n")
+        provenance.write_atomically(
+            RESULTS / f"{self.name}.json", json.dumps(record, indent=1) + "\n"
+        )
         provenance.write_atomically(RESULTS / f"{self.name}.md", "\n".join(lines))
 
 
@@ -114,5 +151,6 @@ def _bar(row):
     if row["bar"] is None:
         return ""
     return (
-        f"{row['direction'].replace('<=', '≤').replace('>=', '≥')} {row['bar']:g}: {'met' if row['met'] else 'missed'}"
+        f"{row['direction'].replace('<=', '≤').replace('>=', '≥')} {row['bar']:g}: "
+        f"{'met' if row['met'] else 'missed'}"
     )

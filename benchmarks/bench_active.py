@@ -1,6 +1,8 @@
-"""What an acquisition costs on the Spoken Digits at the paper's size: 10 from 2,700 recordings, 2,048 features.
+"""What an acquisition costs on the Spoken Digits at the paper's size: 10 from 2,700 recordings,
+2,048 features.
 
-Probabilities are those of a logistic regression on the labelled recordings' features: any model's will do.
+Probabilities are those of a logistic regression on the labelled recordings' features: any model's
+will do.
 """
 
 import time
@@ -12,7 +14,8 @@ from handful_papers.bico.active import first_labels
 from handful_papers.bico.active_data import Proxy, prepare
 from sklearn.linear_model import LogisticRegression
 
-VARIANTS = 10  # as in the laptop profile of Figure 10
+# as in the laptop profile of Figure 10
+VARIANTS = 10
 
 
 def clocked(function):
@@ -36,10 +39,15 @@ def acquisition(bench, data, proxy, n_labelled):
     with_variants = BilevelQuery(variants=lambda row: proxy.variants(pool[row]))
     candidates = {
         "BilevelQuery": lambda: BilevelQuery().query(10, labelled=proxy.Z[labelled], **asked),
-        f"with {VARIANTS} variants of a point": lambda: with_variants.query(10, labelled=variants, **asked),
+        f"with {VARIANTS} variants of a point": lambda: with_variants.query(
+            10, labelled=variants, **asked
+        ),
         "KCenterQuery": lambda: KCenterQuery().query(10, labelled=proxy.Z[labelled], **asked),
     }
-    yardstick = ("Badge", lambda: Badge(random_state=rng).query(10, labelled=proxy.Z[labelled], **asked))
+    yardstick = (
+        "Badge",
+        lambda: Badge(random_state=rng).query(10, labelled=proxy.Z[labelled], **asked),
+    )
     what = f"10 of {len(pool)}, {n_labelled} labelled"
     bench.time(what, candidates, yardstick, bars={}, repeats=3)
     for name in list(candidates)[:2]:
@@ -50,9 +58,13 @@ def acquisition(bench, data, proxy, n_labelled):
 def main():
     bench = Bench("active", "Batch active learning: seconds of an acquisition and of its features")
     data = prepare("fsdd", n_copies=VARIANTS)
-    seconds, proxy = clocked(lambda: Proxy(data, kernel="cntk", n_landmarks=2048, n_variants=VARIANTS, cache=False))
+    seconds, proxy = clocked(
+        lambda: Proxy(data, kernel="cntk", n_landmarks=2048, n_variants=VARIANTS, cache=False)
+    )
     what = f"CNTK features of {len(data.X)}"
-    bench.value(what, "flatten, 32 x 32, 2,048 landmarks", seconds / 60, unit="min of one core", bar=15)
+    bench.value(
+        what, "flatten, 32 x 32, 2,048 landmarks", seconds / 60, unit="min of one core", bar=15
+    )
     seconds, _ = clocked(lambda: proxy.variants(0))
     bench.value(what, f"{VARIANTS} variants of one recording", seconds, unit="s of one core")
     for n_labelled in (10, 60):

@@ -1,7 +1,8 @@
 """Bilevel coresets: time against the bytes that must be read, quality against full-data training.
 
-The yardstick of the times is 200 products ``X @ v`` over the same float32, column-major array: what selecting 100
-points must read at least (two passes a point). Real data sets come through HANDFUL_DATA or a download.
+The yardstick of the times is 200 products ``X @ v`` over the same float32, column-major array: what
+selecting 100 points must read at least (two passes a point). Real data sets come through
+HANDFUL_DATA or a download.
 """
 
 import subprocess
@@ -16,14 +17,15 @@ from sklearn.linear_model import LogisticRegression
 
 L2 = 0.01
 SEEDS = range(5)
-SETS = {"phishing": 4.0, "cod_rna": 1.5, "a9a": 3.0, "covtype_subset": 2.0}  # bars of the linear rule
+# bars of the linear rule
+SETS = {"phishing": 4.0, "cod_rna": 1.5, "a9a": 3.0, "covtype_subset": 2.0}
 PROBLEM = Logistic(l2=L2)
 
 
 def coreset(data, **options):
-    return BilevelCoreset(PROBLEM, **{"size": 100, "weighting": "binary", "random_state": 0, **options}).fit(
-        data.X, data.y
-    )
+    return BilevelCoreset(
+        PROBLEM, **{"size": 100, "weighting": "binary", "random_state": 0, **options}
+    ).fit(data.X, data.y)
 
 
 def products(X):
@@ -56,14 +58,16 @@ def times(bench, name, data, bar):
 def synthetic(n=523_000, d=54):
     rng = np.random.default_rng(0)
     X = np.empty((n, d), dtype=np.float32, order="F")
-    for j in range(d):  # column by column, so that making X takes no memory beside it
+    # column by column, so that making X takes no memory beside it
+    for j in range(d):
         X[:, j] = rng.standard_normal(n, dtype=np.float32)
     logit = X @ rng.standard_normal(d).astype(np.float32) / np.sqrt(d)
     return SimpleNamespace(X=X, y=(logit + rng.logistic(size=n) > 0).astype(int))
 
 
 def memory(bench):
-    # In a process of its own, whose peak resident memory (VmHWM: Linux) is not that of this one; X counts as well.
+    # In a process of its own, whose peak resident memory (VmHWM: Linux) is not that of this one; X
+    # counts as well.
     code = (
         "import re, pathlib, bench_bilevel as b\n"
         "status = pathlib.Path('/proc/self/status')\n"
@@ -72,24 +76,37 @@ def memory(bench):
         "before = peak(); data = b.synthetic()\n"
         "b.coreset(data, weighting='optimised'); print((peak() - before) / data.X.nbytes)"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=sys.path[0])
-    bench.value("523,000 x 54 float32", "peak memory, weighted", float(out.stdout), unit="x X", bar=3)
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=sys.path[0]
+    )
+    bench.value(
+        "523,000 x 54 float32", "peak memory, weighted", float(out.stdout), unit="x X", bar=3
+    )
 
 
 def scores(data, selector, size, problem=PROBLEM):
     n = len(data.y)
     weights = selector.weights_ if len(selector.weights_) == size else np.full(size, n / size)
-    model = bl.train(data.X[selector.indices_[:size]], data.y[selector.indices_[:size]], weights, problem, n=n)
+    model = bl.train(
+        data.X[selector.indices_[:size]], data.y[selector.indices_[:size]], weights, problem, n=n
+    )
     return bl.evaluate(model, data)
 
 
 def quality(bench, name):
-    full, linear, quadratic, weighted = [], [], [], []
+    full = []
+    linear = []
+    quadratic = []
+    weighted = []
     for seed in SEEDS:
         data = bl.prepare(name, seed=seed)
         n = len(data.y)
-        full.append(bl.evaluate(bl.train(data.X, data.y, np.ones(n), PROBLEM, n=n), data)["test_accuracy"])
-        linear.append(scores(data, coreset(data, rule="linear", random_state=seed), 100)["train_loss"])
+        full.append(
+            bl.evaluate(bl.train(data.X, data.y, np.ones(n), PROBLEM, n=n), data)["test_accuracy"]
+        )
+        linear.append(
+            scores(data, coreset(data, rule="linear", random_state=seed), 100)["train_loss"]
+        )
         quadratic.append(scores(data, coreset(data, size=50, random_state=seed), 50)["train_loss"])
         best = coreset(data, size=50, weighting="optimised", random_state=seed)
         weighted.append(scores(data, best, 50)["test_accuracy"])
@@ -113,13 +130,17 @@ def quality(bench, name):
 def imbalanced(data, share, seed):
     rng = np.random.default_rng(seed)
     rare = int(np.argmin(np.bincount(data.y)))
-    ones, rest = np.flatnonzero(data.y == rare), np.flatnonzero(data.y != rare)
+    ones = np.flatnonzero(data.y == rare)
+    rest = np.flatnonzero(data.y != rare)
     keep = rng.choice(ones, int(share * len(rest) / (1 - share)), replace=False)
     rows = np.sort(np.concatenate([keep, rest]))
-    return SimpleNamespace(X=np.asfortranarray(data.X[rows]), y=data.y[rows], X_test=data.X_test, y_test=data.y_test)
+    return SimpleNamespace(
+        X=np.asfortranarray(data.X[rows]), y=data.y[rows], X_test=data.X_test, y_test=data.y_test
+    )
 
 
-TRAINERS = (1, 0.1, 10, "penalised intercept")  # factors on l2, and the other treatment of the intercept
+# factors on l2, and the other treatment of the intercept
+TRAINERS = (1, 0.1, 10, "penalised intercept")
 ROBUST = {
     "linear": dict(rule="linear"),
     "quadratic": {},
@@ -129,8 +150,12 @@ ROBUST = {
 
 def train_penalised_intercept(X, y, weights, n):
     # a column of ones without an intercept of its own is an intercept that the penalty covers
-    model = LogisticRegression(C=1 / (L2 * n), fit_intercept=False, solver="newton-cholesky", tol=1e-8, max_iter=1000)
-    return model.fit(np.column_stack([X, np.ones(len(X))]).astype(np.float64), y, sample_weight=weights)
+    model = LogisticRegression(
+        C=1 / (L2 * n), fit_intercept=False, solver="newton-cholesky", tol=1e-8, max_iter=1000
+    )
+    return model.fit(
+        np.column_stack([X, np.ones(len(X))]).astype(np.float64), y, sample_weight=weights
+    )
 
 
 def train_loss(data, rows, weights, trainer):
@@ -146,7 +171,8 @@ def train_loss(data, rows, weights, trainer):
 
 
 def mismatch(bench, name, share=None):
-    """Trainers other than the one that selected: l2 tenfold off either way, an intercept that is penalised."""
+    """Trainers other than the one that selected: l2 tenfold off either way, an intercept that is
+    penalised."""
     rows = {}
     for seed in SEEDS[:3]:
         data = bl.prepare(name, seed=seed)
@@ -163,7 +189,10 @@ def mismatch(bench, name, share=None):
     for (trainer, key), values in rows.items():
         who = trainer if isinstance(trainer, str) else f"l2 x {trainer:g}"
         bench.value(
-            f"{case}, trainer {who}", f"excess train loss, {key}", np.mean(values), unit=f"± {np.std(values):.3f}"
+            f"{case}, trainer {who}",
+            f"excess train loss, {key}",
+            np.mean(values),
+            unit=f"± {np.std(values):.3f}",
         )
 
 

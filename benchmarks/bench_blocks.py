@@ -1,4 +1,5 @@
-"""Rows chosen in blocks against rows chosen from one array: loss on new rows, and CPU seconds, also through dask."""
+"""Rows chosen in blocks against rows chosen from one array: loss on new rows, and CPU seconds, also
+through dask."""
 
 import statistics
 import time
@@ -12,7 +13,11 @@ from handful.blocks import Blocks
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
-L2, N, D, SIZE, ROWS = 1e-3, 400_000, 20, 100, 20_000
+L2 = 1e-3
+N = 400_000
+D = 20
+SIZE = 100
+ROWS = 20_000
 
 
 def rows(n, d, rng):
@@ -27,7 +32,8 @@ def seconds(function):
 
 
 def losses(bench):
-    """The loss of a logistic regression of the rows chosen, above that of all rows; CPU over that of one array."""
+    """The loss of a logistic regression of the rows chosen, above that of all rows; CPU over that
+    of one array."""
     X, y = rows(N + 50_000, D, np.random.default_rng(0))
     (X, X_new), (y, y_new) = (np.split(a, [N]) for a in (X, y))
 
@@ -43,11 +49,19 @@ def losses(bench):
     }
     few = BilevelCoreset(Logistic(l2=L2), size=SIZE, weighting="optimised", random_state=0)
     for name, order in orders.items():
-        case, now = f"{N:,} x {D}, {SIZE} rows chosen, rows {name}", (X[order], y[order])
+        case = f"{N:,} x {D}, {SIZE} rows chosen, rows {name}"
+        now = (X[order], y[order])
         direct, alone = seconds(lambda now=now: few.fit(*now).coreset_)
         blocks, taken = seconds(lambda now=now: few.fit(Blocks(*now, rows=ROWS)).coreset_)
-        bench.value(case, "one array: loss above all rows", loss(*direct.take(*now)) - full, unit="nats")
-        bench.value(case, f"blocks of {ROWS:,} rows: loss above all rows", loss(*blocks.take(*now)) - full, unit="nats")
+        bench.value(
+            case, "one array: loss above all rows", loss(*direct.take(*now)) - full, unit="nats"
+        )
+        bench.value(
+            case,
+            f"blocks of {ROWS:,} rows: loss above all rows",
+            loss(*blocks.take(*now)) - full,
+            unit="nats",
+        )
         bench.value(case, f"blocks of {ROWS:,} rows: CPU", taken / alone, unit="x one array", bar=2)
 
 
@@ -56,16 +70,28 @@ def through_dask(bench):
     X, y = rows(1_000_000, D, np.random.default_rng(1))
     lazy = da.from_array(X, chunks=(50_000, D)), da.from_array(y, chunks=50_000)
     selectors = {
-        "BilevelCoreset(size=20)": BilevelCoreset(Logistic(l2=L2), size=20, weighting="optimised", random_state=0),
+        "BilevelCoreset(size=20)": BilevelCoreset(
+            Logistic(l2=L2), size=20, weighting="optimised", random_state=0
+        ),
         "SVMCoreset(size=20)": SVMCoreset(20, random_state=0),
         "LightweightCoreset(1000)": LightweightCoreset(1000, random_state=0),
-        "VCGMM(20, coreset_size=2**14)": VCGMM(20, coreset_size=2**14, compute_labels=False, random_state=0),
+        "VCGMM(20, coreset_size=2**14)": VCGMM(
+            20, coreset_size=2**14, compute_labels=False, random_state=0
+        ),
     }
     with dask.config.set(scheduler="synchronous"):
         for name, selector in selectors.items():
-            turns = [[seconds(lambda d=d: selector.fit(*d))[1] for d in ((X, y), lazy)] for _ in range(3)]  # noqa: B023
+            turns = [
+                [seconds(lambda d=d: selector.fit(*d))[1] for d in ((X, y), lazy)] for _ in range(3)
+            ]
             alone, dasks = map(statistics.median, zip(*turns))
-            bench.value(f"1,000,000 x {D}, 20 chunks", f"{name} through dask: CPU", dasks / alone, unit="x", bar=2.5)
+            bench.value(
+                f"1,000,000 x {D}, 20 chunks",
+                f"{name} through dask: CPU",
+                dasks / alone,
+                unit="x",
+                bar=2.5,
+            )
 
 
 def main():

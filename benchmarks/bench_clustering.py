@@ -1,7 +1,8 @@
-"""Clustering: an EM iteration against a bare kernel, quality and time against what a user would pick instead.
+"""Clustering: an EM iteration against a bare kernel, quality and time against what a user would
+pick instead.
 
-Errors over families of mixtures and further data sets are in the notebook vcgmm/own_mixtures. Real data sets come
-through HANDFUL_DATA or a download; faiss is required.
+Errors over families of mixtures and further data sets are in the notebook vcgmm/own_mixtures. Real
+data sets come through HANDFUL_DATA or a download; faiss is required.
 """
 
 import time
@@ -37,16 +38,22 @@ def bare_kernel(Y, centers, ids):
     total = Y.dtype.type(0)
     for i in range(Y.shape[0]):
         for k in range(0, ids.shape[1], 4):
-            a, b, c, d = ids[i, k], ids[i, k + 1], ids[i, k + 2], ids[i, k + 3]
+            a = ids[i, k]
+            b = ids[i, k + 1]
+            c = ids[i, k + 2]
+            d = ids[i, k + 3]
             for s in four_distances(Y[i], centers[a], centers[b], centers[c], centers[d]):
                 total += s
     return total
 
 
 def mixture_rows(n, d, k, rng):
-    """Rows of a mixture of `k` heavy-tailed clusters of unequal distances from the origin, float32."""
+    """Rows of a mixture of `k` heavy-tailed clusters of unequal distances from the origin,
+    float32."""
     means = rng.normal(size=(k, d)) * rng.gamma(2, 1, size=(k, 1))
-    return (means[rng.integers(k, size=n)] + rng.standard_t(5, size=(n, d)) * 0.7).astype(np.float32)
+    return (means[rng.integers(k, size=n)] + rng.standard_t(5, size=(n, d)) * 0.7).astype(
+        np.float32
+    )
 
 
 def settled(X, n_clusters, threads, *, n_neighbors=5, warm_up=7):
@@ -79,12 +86,23 @@ def iterations(bench, X):
         ids[np.arange(per_point) >= em.n_found[:, None]] = 0
 
         def bare():
-            for _ in range(4):  # three M-steps lie between four E-steps
+            # three M-steps lie between four E-steps
+            for _ in range(4):
                 bare_kernel(em.Y, mixture.centers, ids)
 
         case = f"EM, {len(X):,} x {X.shape[1]}, C = 2,000, G = 5"
-        bench.time(case, {"iteration": runs[2000]}, ("bare kernel, same distances", bare), bars={"iteration": 4})
-        bench.time("EM, C = 8,000", {"iteration": runs[8000]}, ("C = 500", runs[500]), bars={"iteration": 1.8})
+        bench.time(
+            case,
+            {"iteration": runs[2000]},
+            ("bare kernel, same distances", bare),
+            bars={"iteration": 4},
+        )
+        bench.time(
+            "EM, C = 8,000",
+            {"iteration": runs[8000]},
+            ("C = 500", runs[500]),
+            bars={"iteration": 1.8},
+        )
 
 
 def passes(bench, X, centers):
@@ -172,12 +190,16 @@ def against_peers(bench, case, X, arms, bars):
     reference = found["k-means++, Lloyd"][1]
     for name, (seconds, error) in found.items():
         unit = "x k-means++, Lloyd"
-        bench.value(case, f"{name}: error", error / reference, unit=unit, bar=bars.get((name, "error")))
+        bench.value(
+            case, f"{name}: error", error / reference, unit=unit, bar=bars.get((name, "error"))
+        )
         bench.value(case, f"{name}: CPU time", seconds, unit="s")
     for (name, peer), bar in bars.items():
         if peer != "error":
             ratio = found[peer][0] / found[name][0]
-            bench.value(case, f"{name}: faster than {peer}", ratio, unit="x", bar=bar, direction=">=")
+            bench.value(
+                case, f"{name}: faster than {peer}", ratio, unit="x", bar=bar, direction=">="
+            )
     return found
 
 
@@ -190,14 +212,19 @@ def many_points(bench, X):
         "VCGMM, hard": ours(2000, coreset_size=1 << 16, assignment="hard"),
         "vc-GMM as in the paper": ours(2000, coreset_size=1 << 16, **PAPER),
     }
-    bars = {("VCGMM", "error"): 0.98, ("VCGMM", "k-means++, Lloyd"): 10, ("VCGMM", "MiniBatchKMeans"): 1}
+    bars = {
+        ("VCGMM", "error"): 0.98,
+        ("VCGMM", "k-means++, Lloyd"): 10,
+        ("VCGMM", "MiniBatchKMeans"): 1,
+    }
     found = against_peers(bench, case, X, arms, bars)
     share = found["VCGMM"][1] / found["MiniBatchKMeans"][1]
     bench.value(case, "VCGMM: error", share, unit="x MiniBatchKMeans", bar=1.0)
 
 
 def real_data(bench):
-    cifar, rna = clustering_problem("cifar10").X, clustering_problem("cod_rna").X
+    cifar = clustering_problem("cifar10").X
+    rna = clustering_problem("cod_rna").X
     arms = {
         "k-means++, Lloyd": full_kmeans(500),
         "faiss": faiss_kmeans(500),
@@ -205,12 +232,18 @@ def real_data(bench):
         "VCGMM, N' = 2^13": ours(500, coreset_size=1 << 13),
         "VCGMM, hard, N' = 2^14": ours(500, coreset_size=1 << 14, assignment="hard"),
         "VCGMM, hard, AFK-MC2, N' = 2^14": ours(
-            500, coreset_size=1 << 14, assignment="hard", init="afkmc2", algorithm=TruncatedEM(start="nearest")
+            500,
+            coreset_size=1 << 14,
+            assignment="hard",
+            init="afkmc2",
+            algorithm=TruncatedEM(start="nearest"),
         ),
     }
     fast = "VCGMM, hard, AFK-MC2, N' = 2^14"
     bars = {(fast, "error"): 1.02, (fast, "faiss"): 10, (fast, "MiniBatchKMeans"): 4}
-    against_peers(bench, f"CIFAR-10, {len(cifar):,} x {cifar.shape[1]:,}, C = 500", cifar, arms, bars)
+    against_peers(
+        bench, f"CIFAR-10, {len(cifar):,} x {cifar.shape[1]:,}, C = 500", cifar, arms, bars
+    )
     arms = {
         "k-means++, Lloyd": full_kmeans(500),
         "faiss": faiss_kmeans(500),
@@ -223,7 +256,8 @@ def real_data(bench):
 
 
 def greedy_labels(bench, X, kind):
-    """Labels by a search over the neighbourhoods, of rows of some kind: what it misses and saves."""
+    """Labels by a search over the neighbourhoods, of rows of some kind: what it misses and
+    saves."""
     for n_clusters in (2000, 8000):
         options = dict(coreset_size=1 << 16, max_iter=20, compute_labels=False, random_state=0)
         model = VCGMM(n_clusters, **options).fit(X)
@@ -235,9 +269,13 @@ def greedy_labels(bench, X, kind):
         clock.append(time.process_time())
         case = f"labels, {len(X):,} x {X.shape[1]} {kind}, C = {n_clusters:,}"
         error = ((X - model.cluster_centers_[greedy]) ** 2).sum(dtype=np.float64) / sq_dist.sum()
-        bench.value(case, "greedy: rows at another centre", 100 * np.mean(greedy != exact), unit="%")
+        bench.value(
+            case, "greedy: rows at another centre", 100 * np.mean(greedy != exact), unit="%"
+        )
         bench.value(case, "greedy: error", error, unit="x exact")
-        bench.value(case, "greedy: CPU time", (clock[2] - clock[1]) / (clock[1] - clock[0]), unit="x exact")
+        bench.value(
+            case, "greedy: CPU time", (clock[2] - clock[1]) / (clock[1] - clock[0]), unit="x exact"
+        )
 
 
 def main():
@@ -245,13 +283,22 @@ def main():
     bench = Bench("clustering", "Clustering")
     X = mixture_rows(500_000, 90, 3000, np.random.default_rng(0))
     X -= X.mean(axis=0)
-    for run in (ours(100, coreset_size=4096), full_kmeans(100), ours(100, coreset_size=4096, **PAPER)):
-        run(X[:20_000])  # compiles
+    for run in (
+        ours(100, coreset_size=4096),
+        full_kmeans(100),
+        ours(100, coreset_size=4096, **PAPER),
+    ):
+        # compiles
+        run(X[:20_000])
     iterations(bench, X[: 1 << 16])
     passes(bench, X[: 1 << 17], X[:2000].copy())
     real_data(bench)
     greedy_labels(bench, X[:100_000], "in clusters")
-    greedy_labels(bench, np.random.default_rng(0).normal(size=(100_000, 20)).astype(np.float32), "of one normal law")
+    greedy_labels(
+        bench,
+        np.random.default_rng(0).normal(size=(100_000, 20)).astype(np.float32),
+        "of one normal law",
+    )
     many_points(bench, X)
     # One run of each arm against the peers: CPU seconds, which neighbours hardly change
     bench.write(runs="one of each arm; iterations and passes: five turns")

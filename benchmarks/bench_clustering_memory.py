@@ -1,4 +1,5 @@
-"""Clustering beyond memory and beyond one thread: peaks, throughput, compilation, the second thread."""
+"""Clustering beyond memory and beyond one thread: peaks, throughput, compilation, the second
+thread."""
 
 import os
 import tempfile
@@ -20,7 +21,13 @@ def beyond_memory(bench, folder):
     rows_file(path)
     found = part("out_of_core", path)
     case = "20,000,000 x 16 float32 from a file, C = 1,000, N' = 2^16"
-    bench.value(case, "private memory at the peak (limit enforced)", found["megabytes"], unit="MiB", bar=1024)
+    bench.value(
+        case,
+        "private memory at the peak (limit enforced)",
+        found["megabytes"],
+        unit="MiB",
+        bar=1024,
+    )
     first, warm = (found["gigabytes"] / found[f"{name}_seconds"] for name in ("first", "warm"))
     bench.value(case, "lightweight coreset, file mapped anew", first, unit="GB/s a core")
     bench.value(case, "lightweight coreset, warm", warm, unit="GB/s a core", bar=2, direction=">=")
@@ -34,7 +41,9 @@ def beyond_memory(bench, folder):
 def second_thread(bench):
     wall = part("threads", NUMBA_NUM_THREADS="2")
     case = "EM, 65,536 x 90, C = 2,000, second thread"
-    bench.value(case, "two threads", wall["one"] / wall["two"], unit="x one, wall", bar=1.7, direction=">=")
+    bench.value(
+        case, "two threads", wall["one"] / wall["two"], unit="x one, wall", bar=1.7, direction=">="
+    )
     busy = wall["one, busy"] / wall["two, busy"]
     bench.value(case, "two, beside a busy core", busy, unit="x one, wall", bar=1.0, direction=">=")
 
@@ -46,7 +55,10 @@ def main():
         compilation(bench, Path(folder))
         beyond_memory(bench, Path(folder))
     second_thread(bench)
-    note = f"Load averages before and after, of {os.cpu_count()} cores: {load:.1f} and {os.getloadavg()[0]:.1f}."
+    note = (
+        f"Load averages before and after, of {os.cpu_count()} cores: {load:.1f} and "
+        f"{os.getloadavg()[0]:.1f}."
+    )
     bench.write(note=note)
 
 

@@ -1,4 +1,5 @@
-"""Exact handfuls: CPU seconds of the reweighting, and of the posterior of a million rows, beside one fit on them."""
+"""Exact handfuls: CPU seconds of the reweighting, and of the posterior of a million rows, beside
+one fit on them."""
 
 import time
 
@@ -34,10 +35,18 @@ def posterior(bench, n=1_000_000, d=10):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(n, d))
         y = (X @ rng.normal(size=d) + rng.logistic(size=n) > 0).astype(int)
-        seconds, few = seconds_of(lambda X=X, y=y: MatchedCoreset(at="posterior", random_state=0).fit(X, y))
+        seconds, few = seconds_of(
+            lambda X=X, y=y: MatchedCoreset(at="posterior", random_state=0).fit(X, y)
+        )
         once, _ = seconds_of(lambda X=X, y=y: LogisticRegression(C=1, tol=1e-8).fit(X, y))
         case = f"{n:,} x {d}, seed {seed}"
-        bench.value(case, "CPU time of the choice", seconds, unit=f"s ({once:.2g} s: one fit on all rows)", bar=30)
+        bench.value(
+            case,
+            "CPU time of the choice",
+            seconds,
+            unit=f"s ({once:.2g} s: one fit on all rows)",
+            bar=30,
+        )
         bench.value(case, "rows", len(few.indices_))
         bench.value(case, "KL divergence, held out", few.kl_, unit="nats")
 

@@ -1,7 +1,8 @@
-"""Coresets for multinomial logistic regression on kernel features: time against one fit on all of them, and memory.
+"""Coresets for multinomial logistic regression on kernel features: time against one fit on all of
+them, and memory.
 
-The yardstick is what a user would run instead of selecting: scikit-learn's LogisticRegression on all 1,000 x 512
-features. Real MNIST comes through HANDFUL_DATA or a download.
+The yardstick is what a user would run instead of selecting: scikit-learn's LogisticRegression on
+all 1,000 x 512 features. Real MNIST comes through HANDFUL_DATA or a download.
 """
 
 import subprocess
@@ -29,11 +30,14 @@ def features(n, q):
 
 
 def coreset(Z, y, size):
-    return BilevelCoreset(Logistic(L2), size=size, rule="linear", weighting="binary", random_state=0).fit(Z, y)
+    return BilevelCoreset(
+        Logistic(L2), size=size, rule="linear", weighting="binary", random_state=0
+    ).fit(Z, y)
 
 
 def small(bench, repeats=5):
-    """Processor seconds, which neighbours on the machine change less than the clock's; medians of turns taken."""
+    """Processor seconds, which neighbours on the machine change less than the clock's; medians of
+    turns taken."""
     Z, y, sha256 = features(1000, 512)
     functions = {
         "LogisticRegression(C=10)": lambda: LogisticRegression(C=10, max_iter=1000).fit(Z, y),
@@ -45,19 +49,25 @@ def small(bench, repeats=5):
         for name, function in functions.items():
             start = time.process_time()
             function()
-            if turn:  # the first one compiles
+            # the first one compiles
+            if turn:
                 seconds[name].append(time.process_time() - start)
     base, *medians = (np.median(times) for times in seconds.values())
     for name, median, bar in zip(("100 points", "400 points"), medians, (3, 15)):
-        bench.value("MNIST 1,000 x 512", name, median / base, unit="x LogisticRegression(C=10)", bar=bar)
+        bench.value(
+            "MNIST 1,000 x 512", name, median / base, unit="x LogisticRegression(C=10)", bar=bar
+        )
     return sha256
 
 
 def third(bench, n=20_000, d=20, repeats=5):
-    """A third class, on the same rows and by the default options: CPU seconds, medians of turns taken."""
+    """A third class, on the same rows and by the default options: CPU seconds, medians of turns
+    taken."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, d))
-    labels = [np.argmax(X @ rng.normal(size=(d, k)) + rng.gumbel(size=(n, k)), axis=1) for k in (2, 3)]
+    labels = [
+        np.argmax(X @ rng.normal(size=(d, k)) + rng.gumbel(size=(n, k)), axis=1) for k in (2, 3)
+    ]
     seconds = ([], [])
     for turn in range(repeats + 1):
         for y, times in zip(labels, seconds):
@@ -66,12 +76,16 @@ def third(bench, n=20_000, d=20, repeats=5):
             if turn:
                 times.append(time.process_time() - start)
     two, three = (np.median(times) for times in seconds)
-    bench.value(f"{n:,} x {d}, m = 100", "three classes", three / two, unit="x two classes", bar=2.5)
+    bench.value(
+        f"{n:,} x {d}, m = 100", "three classes", three / two, unit="x two classes", bar=2.5
+    )
 
 
 def kernel(bench):
     X = images("mnist", load("mnist").X[:1000])
-    proxy = Nystrom(CNTK((5, 5), head="flatten", shape=(1, 28, 28)), n_landmarks=512, random_state=0)
+    proxy = Nystrom(
+        CNTK((5, 5), head="flatten", shape=(1, 28, 28)), n_landmarks=512, random_state=0
+    )
     proxy.fit(X[:600]).transform(X[:8])
     start = time.process_time()
     proxy.fit(X).transform(X)
@@ -83,18 +97,25 @@ def large(bench):
     # In a process of its own, whose peak resident memory (VmHWM: Linux) is not that of this one.
     code = (
         "import re, time, pathlib, bench_multiclass as b\n"
-        "peak = lambda: 1024 * int(re.search(r'VmHWM:\\s+(\\d+)', pathlib.Path('/proc/self/status').read_text())[1])\n"
-        "rest = lambda: 1024 * int(re.search(r'VmRSS:\\s+(\\d+)', pathlib.Path('/proc/self/status').read_text())[1])\n"
+        "peak = lambda: 1024 * int(re.search(r'VmHWM:\\s+(\\d+)', "
+        "pathlib.Path('/proc/self/status').read_text())[1])\n"
+        "rest = lambda: 1024 * int(re.search(r'VmRSS:\\s+(\\d+)', "
+        "pathlib.Path('/proc/self/status').read_text())[1])\n"
         "Z, y, _ = b.features(60_000, 500)\n"
         "b.coreset(Z[:2000], y[:2000], 20)\n"
-        "pathlib.Path('/proc/self/clear_refs').write_text('5')\n"  # the peak begins anew
+        # the peak begins anew
+        "pathlib.Path('/proc/self/clear_refs').write_text('5')\n"
         "before = rest(); start = time.process_time()\n"
         "b.coreset(Z, y, 600)\n"
         "print(time.process_time() - start, (peak() - before + Z.nbytes - 2 * Z.nbytes) / 2**30)"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=sys.path[0])
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=sys.path[0]
+    )
     seconds, beyond = map(float, out.stdout.split())
-    bench.value("MNIST 60,000 x 500", "600 points one by one", seconds, unit="s of one core", bar=120)
+    bench.value(
+        "MNIST 60,000 x 500", "600 points one by one", seconds, unit="s of one core", bar=120
+    )
     bench.value("MNIST 60,000 x 500", "peak memory beyond 2 x features", beyond, unit="GiB", bar=1)
 
 

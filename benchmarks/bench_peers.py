@@ -1,9 +1,11 @@
-"""Against what one would pick instead: scikit-learn, faiss, imblearn, apricot, goodpoints, coreax, skmatter, river.
+"""Against what one would pick instead: scikit-learn, faiss, imblearn, apricot, goodpoints, coreax,
+skmatter, river.
 
-Each pair takes turns in one thread. A row of seconds is the median of ours over theirs turn by turn, with the least and
-the greatest of these ratios; a row of quality is ours over theirs in what both are for, smaller is better, medians over
-the turns' seeds. Below one we win. A peer that is not installed is left out, and the table says so; those that handful
-does not require are imported by name.
+Each pair takes turns in one thread. A row of seconds is the median of ours over theirs turn by
+turn, with the least and the greatest of these ratios; a row of quality is ours over theirs in what
+both are for, smaller is better, medians over the turns' seeds. Below one we win. A peer that is not
+installed is left out, and the table says so; those that handful does not require are imported by
+name.
 """
 
 import statistics
@@ -43,7 +45,8 @@ class Peers:
     """Pairs of functions of a seed that take turns, and the peers that are not there."""
 
     def __init__(self, bench):
-        self.bench, self.missing = bench, set()
+        self.bench = bench
+        self.missing = set()
 
     def pair(self, case, ours, theirs, quality, *, module, measure, turns=TURNS):
         """Two rows of the table.
@@ -59,8 +62,10 @@ class Peers:
         if find_spec(module) is None:
             self.missing.add(module)
             return
-        seconds, found = ([], []), ([], [])
-        for turn in range(turns + 1):  # the first one compiles
+        seconds = ([], [])
+        found = ([], [])
+        # the first one compiles
+        for turn in range(turns + 1):
             for which, (_, function) in enumerate((ours, theirs)):
                 start = time.process_time()
                 result = function(turn)
@@ -95,7 +100,10 @@ def clustering(peers, n=50_000, d=16, k=100):
 
     ours = "VCGMM", lambda seed: VCGMM(k, random_state=seed).fit(X).cluster_centers_
     options = dict(measure="k-means error")
-    sklearn = "KMeans(n_init=1)", lambda seed: KMeans(k, n_init=1, random_state=seed).fit(X).cluster_centers_
+    sklearn = (
+        "KMeans(n_init=1)",
+        lambda seed: KMeans(k, n_init=1, random_state=seed).fit(X).cluster_centers_,
+    )
     batches = (
         "MiniBatchKMeans(n_init=1)",
         lambda seed: MiniBatchKMeans(k, n_init=1, random_state=seed).fit(X).cluster_centers_,
@@ -106,7 +114,8 @@ def clustering(peers, n=50_000, d=16, k=100):
 
 
 def representatives(peers, n=10_000, d=16, m=100):
-    """Rows that stand for all: seeds of k-means, far points, facility location, thinning by a kernel."""
+    """Rows that stand for all: seeds of k-means, far points, facility location, thinning by a
+    kernel."""
     X = clusters(n, d, 50, np.random.default_rng(1)).astype(np.float64)
     case = f"{n:,} x {d}, m = {m}"
 
@@ -120,16 +129,38 @@ def representatives(peers, n=10_000, d=16, m=100):
         return kmeans_plusplus(X, m, random_state=seed)[1]
 
     def farthest(seed):
-        return import_module("skmatter.sample_selection").FPS(n_to_select=m, initialize=seed).fit(X).selected_idx_
+        return (
+            import_module("skmatter.sample_selection")
+            .FPS(n_to_select=m, initialize=seed)
+            .fit(X)
+            .selected_idx_
+        )
 
     def facilities(rows):
         return import_module("apricot").FacilityLocationSelection(m).fit(rows).ranking
 
     for selector in (KMeansPlusPlus, Medoids):
-        ours = selector.__name__, lambda seed, selector=selector: selector(m, random_state=seed).fit(X).indices_
-        peers.pair(case, ours, ("kmeans_plusplus", seeding), error, module="sklearn", measure="k-means error")
+        ours = (
+            selector.__name__,
+            lambda seed, selector=selector: selector(m, random_state=seed).fit(X).indices_,
+        )
+        peers.pair(
+            case,
+            ours,
+            ("kmeans_plusplus", seeding),
+            error,
+            module="sklearn",
+            measure="k-means error",
+        )
     ours_far = "KCenter", lambda seed: KCenter(m, random_state=seed).fit(X).indices_
-    peers.pair(case, ours_far, ("skmatter FPS", farthest), reach, module="skmatter", measure="greatest distance")
+    peers.pair(
+        case,
+        ours_far,
+        ("skmatter FPS", farthest),
+        reach,
+        module="skmatter",
+        measure="greatest distance",
+    )
 
     few = X[:2000]
     ours_few = "Medoids", lambda seed: Medoids(m, random_state=seed).fit(few).indices_
@@ -145,35 +176,53 @@ def representatives(peers, n=10_000, d=16, m=100):
 
 
 def thinning(peers, n=4096, d=8, m=64):
-    """Weighted points for k-means: the error on all rows of ten centres that are fitted to the points."""
+    """Weighted points for k-means: the error on all rows of ten centres that are fitted to the
+    points."""
     X = clusters(n, d, 10, np.random.default_rng(2)).astype(np.float64)
     case = f"{n:,} x {d}, m = {m}, then 10 clusters"
 
     def error(found):
         rows, weights = found
-        centers = KMeans(10, n_init=5, random_state=0).fit(X[rows], sample_weight=weights).cluster_centers_
+        centers = (
+            KMeans(10, n_init=5, random_state=0)
+            .fit(X[rows], sample_weight=weights)
+            .cluster_centers_
+        )
         return quantization_error(X, centers)
 
     def of(selector):
-        return lambda seed: (lambda few: (few.indices_, few.weights_))(selector(m, random_state=seed).fit(X))
+        return lambda seed: (lambda few: (few.indices_, few.weights_))(
+            selector(m, random_state=seed).fit(X)
+        )
 
     def compressed(seed):
-        compress = import_module("goodpoints.compress").compresspp_kt  # to the root of n, a power of 4
+        # to the root of n, a power of 4
+        compress = import_module("goodpoints.compress").compresspp_kt
         rows = compress(X, kernel_type=b"gaussian", k_params=np.array([2.0 * d]), g=4, seed=seed)
         return rows, np.ones(len(rows))
 
     def herded(seed):
-        kernel = import_module("coreax.kernels").SquaredExponentialKernel(length_scale=float(np.sqrt(d)))
+        kernel = import_module("coreax.kernels").SquaredExponentialKernel(
+            length_scale=float(np.sqrt(d))
+        )
         solver = import_module("coreax.solvers").KernelHerding(coreset_size=m, kernel=kernel)
-        coreset, _ = solver.reduce(import_module("coreax").Data(import_module("jax.numpy").asarray(X)))
+        coreset, _ = solver.reduce(
+            import_module("coreax").Data(import_module("jax.numpy").asarray(X))
+        )
         return np.asarray(coreset.indices.data).ravel(), np.ones(m)
 
-    mine, options = ("Medoids", of(Medoids)), dict(measure="k-means error")
-    drawn = "LightweightCoreset", of(LightweightCoreset)  # the same law as the draws of all sensitivity sampling
+    mine = ("Medoids", of(Medoids))
+    options = dict(measure="k-means error")
+    # the same law as the draws of all sensitivity sampling
+    drawn = "LightweightCoreset", of(LightweightCoreset)
     uniform = "UniformCoreset", of(UniformCoreset)
     peers.pair(case, drawn, uniform, error, module="sklearn", **options)
-    peers.pair(case, mine, ("goodpoints Compress++", compressed), error, module="goodpoints", **options)
-    peers.pair(case, mine, ("coreax kernel herding", herded), error, module="coreax", turns=2, **options)
+    peers.pair(
+        case, mine, ("goodpoints Compress++", compressed), error, module="goodpoints", **options
+    )
+    peers.pair(
+        case, mine, ("coreax kernel herding", herded), error, module="coreax", turns=2, **options
+    )
 
 
 def classes(peers, m=200):
@@ -181,9 +230,11 @@ def classes(peers, m=200):
     data = load("cod_rna")
     rng = np.random.default_rng(0)
     order = rng.permutation(len(data.X))[:20_000]
-    X, y = np.asarray(data.X[order], dtype=np.float64), data.y[order]
+    X = np.asarray(data.X[order], dtype=np.float64)
+    y = data.y[order]
     X = (X - X.mean(axis=0)) / X.std(axis=0)
-    (X, X_new), (y, y_new) = np.split(X, 2), np.split(y, 2)
+    (X, X_new) = np.split(X, 2)
+    (y, y_new) = np.split(y, 2)
 
     def loss(found):
         rows, targets, weights = found
@@ -194,7 +245,11 @@ def classes(peers, m=200):
         return np.logaddexp(0, -np.where(y_new == model.classes_[1], z, -z)).mean()
 
     def ours(seed):
-        return BilevelCoreset(Logistic(l2=L2), size=m, weighting="binary", random_state=seed).fit(X, y).take(X, y)
+        return (
+            BilevelCoreset(Logistic(l2=L2), size=m, weighting="binary", random_state=seed)
+            .fit(X, y)
+            .take(X, y)
+        )
 
     def resampled(name, **options):
         share = np.bincount(np.unique(y, return_inverse=True)[1]) / len(y)
@@ -223,7 +278,8 @@ def classes(peers, m=200):
 
 
 def machines(peers):
-    """The same linear SVM, C = 1, ours to the gap at which liblinear stops on text: its objective."""
+    """The same linear SVM, C = 1, ours to the gap at which liblinear stops on text: its
+    objective."""
     rng = np.random.default_rng(3)
     X = rng.normal(size=(20_000, 20))
     y = np.where(X @ rng.normal(size=20) + 2 * rng.logistic(size=len(X)) > 0, 1, -1)
@@ -250,7 +306,8 @@ def machines(peers):
 
 
 def streams(peers, n=50_000, d=16, k=100, chunk=1000, few=5000):
-    """Clusters of a stream: chunk by chunk against scikit-learn, and row by row against river, both from rows of it."""
+    """Clusters of a stream: chunk by chunk against scikit-learn, and row by row against river, both
+    from rows of it."""
     X = clusters(n, d, k, np.random.default_rng(4)).astype(np.float64)
     start = X[np.random.default_rng(5).choice(n, k, replace=False)]
 
@@ -273,11 +330,26 @@ def streams(peers, n=50_000, d=16, k=100, chunk=1000, few=5000):
         return np.array([[model.centers[j][i] for i in range(d)] for j in range(k)])
 
     options = dict(measure="k-means error")
-    ours = "partial_fit", lambda seed: fed(handful_minibatch(k, init=start, random_state=seed), chunk)
+    ours = (
+        "partial_fit",
+        lambda seed: fed(handful_minibatch(k, init=start, random_state=seed), chunk),
+    )
     case = f"{n:,} x {d} in chunks of {chunk:,}, {k} clusters"
-    peers.pair(case, ours, ("MiniBatchKMeans.partial_fit", theirs), error, module="sklearn", **options)
-    ours = "partial_fit", lambda seed: fed(handful_minibatch(k, init=start, random_state=seed), 1, few)
-    peers.pair(f"{few:,} rows one by one", ours, ("river KMeans.learn_one", rivers), error, module="river", **options)
+    peers.pair(
+        case, ours, ("MiniBatchKMeans.partial_fit", theirs), error, module="sklearn", **options
+    )
+    ours = (
+        "partial_fit",
+        lambda seed: fed(handful_minibatch(k, init=start, random_state=seed), 1, few),
+    )
+    peers.pair(
+        f"{few:,} rows one by one",
+        ours,
+        ("river KMeans.learn_one", rivers),
+        error,
+        module="river",
+        **options,
+    )
 
 
 def main():
@@ -289,7 +361,12 @@ def main():
     versions = {name: _version(name) for name in names}
     if peers.missing:
         bench.title += f" (not installed, and left out: {', '.join(sorted(peers.missing))})"
-    bench.write(peers=versions, not_installed=sorted(peers.missing), turns=TURNS, data="generated, and cod-rna")
+    bench.write(
+        peers=versions,
+        not_installed=sorted(peers.missing),
+        turns=TURNS,
+        data="generated, and cod-rna",
+    )
 
 
 def _version(name):

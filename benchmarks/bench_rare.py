@@ -1,4 +1,5 @@
-"""Coresets of tables with a rare class: loss and ranking on new rows, and whether probabilities are of the right size.
+"""Coresets of tables with a rare class: loss and ranking on new rows, and whether probabilities are
+of the right size.
 
 Each coreset is chosen once from all training rows; `bench_streams.py` has the same for streams.
 """
@@ -31,7 +32,9 @@ def sets():
 
 def scores(train, new, weights, n):
     """Log-loss, average precision and mean probability over the share of class 1, on new rows."""
-    model = LogisticRegression(C=1 / (WEAK.l2 * n), max_iter=3000).fit(*train, sample_weight=weights)
+    model = LogisticRegression(C=1 / (WEAK.l2 * n), max_iter=3000).fit(
+        *train, sample_weight=weights
+    )
     probability = model.predict_proba(new[0])[:, 1]
     ranking = average_precision_score(new[1], probability)
     return log_loss(new[1], probability), ranking, probability.mean() / new[1].mean()
@@ -41,27 +44,48 @@ def main():
     bench = Bench("rare", "A rare class: coresets of a table, logistic regression")
     for name, X, y in sets():
         train, new = zip(np.split(X, 2), np.split(y, 2), strict=True)
-        n, share = len(train[1]), f"{100 * train[1].mean():.2g} % of class 1"
+        n = len(train[1])
+        share = f"{100 * train[1].mean():.2g} % of class 1"
         full = scores(train, new, None, n)
         case = name if "class 1" in name else f"{name}, {share}"
         bench.value(case, "all rows: average precision", full[1], unit="")
         for size in SIZES:
             for arm, selector in SELECTORS.items():
-                found, rows = [], []
+                found = []
+                rows = []
                 for seed in SEEDS:
                     chosen = selector.set_params(size=size, random_state=seed).fit(*train)
                     *rows_of, weights = chosen.take(*train)
                     rows.append(int(rows_of[1].sum()))
-                    if 0 < rows[-1] < len(rows_of[1]):  # a draw may miss the class
+                    # a draw may miss the class
+                    if 0 < rows[-1] < len(rows_of[1]):
                         found.append(scores(rows_of, new, weights, n))
-                what, values = f"m = {size}, {arm}", np.array(found).T
+                what = f"m = {size}, {arm}"
+                values = np.array(found).T
                 bench.value(case, f"{what}: rows of class 1", np.mean(rows), unit=spread(rows))
                 if len(found) < len(SEEDS):
-                    bench.value(case, f"{what}: draws without the class", len(SEEDS) - len(found), unit="of 5")
+                    bench.value(
+                        case,
+                        f"{what}: draws without the class",
+                        len(SEEDS) - len(found),
+                        unit="of 5",
+                    )
                     continue
-                bench.value(case, f"{what}: loss above all rows", (values[0] - full[0]).mean(), unit=spread(values[0]))
-                bench.value(case, f"{what}: average precision", values[1].mean(), unit=spread(values[1]))
-                bench.value(case, f"{what}: mean probability", values[2].mean(), unit="x the share of class 1")
+                bench.value(
+                    case,
+                    f"{what}: loss above all rows",
+                    (values[0] - full[0]).mean(),
+                    unit=spread(values[0]),
+                )
+                bench.value(
+                    case, f"{what}: average precision", values[1].mean(), unit=spread(values[1])
+                )
+                bench.value(
+                    case,
+                    f"{what}: mean probability",
+                    values[2].mean(),
+                    unit="x the share of class 1",
+                )
     bench.write(l2=WEAK.l2, sizes=SIZES, seeds=len(SEEDS), data="generated, and the sets named")
 
 

@@ -1,7 +1,9 @@
-"""Adaptive sampling: draws, updates and set-up against numpy's uniform draw, k-means steps, k-DPPs against dppy.
+"""Adaptive sampling: draws, updates and set-up against numpy's uniform draw, k-means steps, k-DPPs
+against dppy.
 
-The yardstick of draws and updates is `Generator.integers` for a batch of 100 out of 150,000: one uniform draw is the
-least that a sampler can cost. dppy is needed for the last ratio: pip install dppy.
+The yardstick of draws and updates is `Generator.integers` for a batch of 100 out of 150,000: one
+uniform draw is the least that a sampler can cost. dppy is needed for the last ratio: pip install
+dppy.
 """
 
 import time
@@ -21,7 +23,9 @@ from handful.sampling import (
 from handful_papers.vrm.fig04_prioritised_replay import ARMS, arm_rows
 from handful_papers.vrm.regression import make_regression
 
-N, K, BATCH = 150_000, 10, 100
+N = 150_000
+K = 10
+BATCH = 100
 
 
 def loop(function, times):
@@ -50,7 +54,11 @@ def draws(bench, X, components):
         return run
 
     candidates = {f"{name}: draw": loop(s.sample, 2000) for name, s in samplers.items()}
-    candidates |= {f"{name}: draw, update": loop(both(s), 2000) for name, s in samplers.items() if name[:2] == "VR"}
+    candidates |= {
+        f"{name}: draw, update": loop(both(s), 2000)
+        for name, s in samplers.items()
+        if name[:2] == "VR"
+    }
     ratios = bench.time(
         f"n = {N:,}, k = {K}, batch {BATCH}",
         candidates,
@@ -61,7 +69,13 @@ def draws(bench, X, components):
     for name in ("VRM", "VRB"):
         update = ratios[f"{name}: draw, update"] - ratios[f"{name}: draw"]
         unit = "x the uniform draw of the batch"
-        bench.value("the difference of the two", f"{name}: update", update, unit=unit, bar=2 if name == "VRM" else None)
+        bench.value(
+            "the difference of the two",
+            f"{name}: update",
+            update,
+            unit=unit,
+            bar=2 if name == "VRM" else None,
+        )
 
 
 def set_up(bench, X, components):
@@ -77,7 +91,9 @@ def set_up(bench, X, components):
         make(distance_components(X, K - 1, random_state=np.random.default_rng(0)))
         seconds["tables and components"].append(time.perf_counter() - begin)
     for name, found in seconds.items():
-        bench.value(f"set-up, n = {N:,}, d = {X.shape[1]}", name, np.median(found), unit="s", bar=0.5)
+        bench.value(
+            f"set-up, n = {N:,}, d = {X.shape[1]}", name, np.median(found), unit="s", bar=0.5
+        )
 
 
 def kmeans(bench, X, components):
@@ -88,7 +104,8 @@ def kmeans(bench, X, components):
     }
 
     def steps(sampler):
-        centres, counts = X[:100].copy(), np.zeros(100)
+        centres = X[:100].copy()
+        counts = np.zeros(100)
 
         def run():
             for _ in range(500):
@@ -107,8 +124,10 @@ def kdpp(bench):
     X, _ = make_regression(1000, 10, rng=np.random.default_rng(0))
     ours = KDPP(X, 5, shift=1.0, random_state=0)
     theirs = FiniteDPP("likelihood", L=X @ X.T + np.eye(1000))
-    theirs.sample_exact_k_dpp(5, random_state=0)  # the eigendecomposition, once
-    state = np.random.RandomState(0)  # dppy takes no Generator
+    # the eigendecomposition, once
+    theirs.sample_exact_k_dpp(5, random_state=0)
+    # dppy takes no Generator
+    state = np.random.RandomState(0)
     bench.time(
         "5-DPP of XX' + I, n = 1,000, d = 10",
         {"ours": loop(ours.sample, 200)},
@@ -119,13 +138,21 @@ def kdpp(bench):
 
 
 def figure_4(bench):
-    arm_rows(ARMS[0], 0, n_episodes=5)  # compiles
+    # compiles
+    arm_rows(ARMS[0], 0, n_episodes=5)
     runs = [(arm, seed) for arm in ARMS for seed in range(10)]
-    begin = time.process_time()  # a long run, and its neighbours must not count
+    # a long run, and its neighbours must not count
+    begin = time.process_time()
     for arm, seed in runs:
         arm_rows(arm, seed, n_episodes=200)
     minutes = (time.process_time() - begin) / 60
-    bench.value(f"Figure 4, {len(runs)} runs, 200 episodes", "one thread", minutes, unit="minutes of one core", bar=10)
+    bench.value(
+        f"Figure 4, {len(runs)} runs, 200 episodes",
+        "one thread",
+        minutes,
+        unit="minutes of one core",
+        bar=10,
+    )
 
 
 def main():

@@ -1,6 +1,8 @@
-"""Coresets of a stream at equal memory: loss on new rows, probabilities where a class is rare, rows a second.
+"""Coresets of a stream at equal memory: loss on new rows, probabilities where a class is rare, rows
+a second.
 
-The memory of merge and reduce is its peak, the rows of a leaf among them; the reservoirs hold as many.
+The memory of merge and reduce is its peak, the rows of a leaf among them; the reservoirs hold as
+many.
 """
 
 import statistics
@@ -15,8 +17,14 @@ from handful_papers.bico import fig06_binary_logistic as binary_logistic
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 
-SIZE, LEAF, SEEDS, CHUNK = 100, 1000, range(3), 50
-OPTIONS = {"optimised": {"weighting": "optimised"}, "linear": {"rule": "linear", "weighting": "binary"}}
+SIZE = 100
+LEAF = 1000
+SEEDS = range(3)
+CHUNK = 50
+OPTIONS = {
+    "optimised": {"weighting": "optimised"},
+    "linear": {"rule": "linear", "weighting": "binary"},
+}
 
 
 def streams(n=10_000):
@@ -31,14 +39,18 @@ def streams(n=10_000):
         X, y = make_classification(2 * n, 20, weights=[1 - share], flip_y=0, random_state=0)
         yield f"{100 * share:g} % of class 1", (X - X.mean(0)) / X.std(0), y, 1e-3
     data = binary_logistic.prepare("w8a", seed=0)
-    order = np.random.default_rng(0).permutation(len(data.y))[: 2 * n]  # its rows come sorted by class
+    # its rows come sorted by class
+    order = np.random.default_rng(0).permutation(len(data.y))[: 2 * n]
     yield "w8a", np.asarray(data.X[order], dtype=np.float64), (data.y[order] == 1).astype(int), 1e-3
 
 
 def runs(start, X, y):
-    """`start(seed)` fed with the stream, for each seed: rows, CPU seconds, and the most rows held."""
+    """`start(seed)` fed with the stream, for each seed: rows, CPU seconds, and the most rows
+    held."""
     for seed in SEEDS:
-        stream, begin, peak = start(seed), time.process_time(), 0
+        stream = start(seed)
+        begin = time.process_time()
+        peak = 0
         for first in range(0, len(y), CHUNK):
             stream.partial_fit(X[first : first + CHUNK], y[first : first + CHUNK])
             peak = max(peak, stream.n_rows_held_)
@@ -57,20 +69,31 @@ def case(bench, name, X, y, l2):
         found, seconds, peaks = zip(*runs(start, X, y))
         losses, ratios = np.transpose([judged(*rows) for rows in found])
         spread = f"± {np.std(losses, ddof=1):.2g} over seeds"
-        bench.value(name, f"{what}: loss above all rows", losses.mean() - judged(X, y, None)[0], unit=spread)
+        bench.value(
+            name, f"{what}: loss above all rows", losses.mean() - judged(X, y, None)[0], unit=spread
+        )
         bench.value(name, f"{what}: mean probability", ratios.mean(), unit="x the share of class 1")
-        bench.value(name, f"{what}: speed", len(y) / statistics.median(seconds), unit="rows/s of a core")
+        bench.value(
+            name, f"{what}: speed", len(y) / statistics.median(seconds), unit="rows/s of a core"
+        )
         return max(peaks)
 
-    problem, tree = Logistic(l2=l2), dict(size=SIZE, leaf_size=LEAF)
-    arms = {f"tree, {weights}": BilevelCoreset(problem, **options) for weights, options in OPTIONS.items()}
+    problem = Logistic(l2=l2)
+    tree = dict(size=SIZE, leaf_size=LEAF)
+    arms = {
+        f"tree, {weights}": BilevelCoreset(problem, **options)
+        for weights, options in OPTIONS.items()
+    }
     for what, selector in (arms | {"tree, stratified": StratifiedCoreset()}).items():
         peak = arm(what, lambda seed, s=selector: MergeReduce(s, **tree, random_state=seed))
     bench.value(name, "rows held at the peak of a tree", peak, unit="rows")
     best = BilevelCoreset(problem, **OPTIONS["optimised"])
     held = dict(size=SIZE, n_held=peak)
     arm("reservoir, then optimised", lambda seed: ReservoirCoreset(best, **held, random_state=seed))
-    arm(f"all {peak} rows of a balanced reservoir", lambda seed: ClassBalancedReservoir(peak, random_state=seed))
+    arm(
+        f"all {peak} rows of a balanced reservoir",
+        lambda seed: ClassBalancedReservoir(peak, random_state=seed),
+    )
 
 
 def main():

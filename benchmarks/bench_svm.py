@@ -1,6 +1,7 @@
 """The exact SVM against SVC and LogisticRegression, and the cost of a coreset.
 
-SVC needs half a minute on Credit, so it runs once, between two blocks of ours, and CPU seconds are compared.
+SVC needs half a minute on Credit, so it runs once, between two blocks of ours, and CPU seconds are
+compared.
 """
 
 import statistics
@@ -40,14 +41,19 @@ def against_svc(bench, problem, bar):
     theirs, svc = cpu(lambda: SVC(kernel="linear", tol=1e-3).fit(problem.X, problem.y))
     ours += [cpu(fit)[0] for _ in range(3)]
     ratio = theirs / statistics.median(ours)
-    bench.value(problem.label, "SVC / LinearSVM", ratio, unit="x, CPU seconds", bar=bar, direction=">=")
+    bench.value(
+        problem.label, "SVC / LinearSVM", ratio, unit="x, CPU seconds", bar=bar, direction=">="
+    )
     cost = svm_objective(problem.X, problem.y, np.append(svc.coef_[0], svc.intercept_))
     bench.value(problem.label, "SVC's error", cost / problem.objective - 1, unit="of the objective")
-    bench.value(problem.label, "LinearSVM's certified gap", fit().gap_, unit="of the objective", bar=1e-8)
+    bench.value(
+        problem.label, "LinearSVM's certified gap", fit().gap_, unit="of the objective", bar=1e-8
+    )
 
 
 def against_logistic(bench, problem, bar):
-    X, y = problem.X, problem.y
+    X = problem.X
+    y = problem.y
     bench.time(
         problem.label,
         {"LinearSVM": lambda: LinearSVM().fit(X, y)},
@@ -59,8 +65,10 @@ def against_logistic(bench, problem, bar):
 
 
 def construction(bench, problem, bar):
-    """All of `SVMCoreset.fit`, and bound and sampling alone: line 1 of the algorithm, the rough solution, given."""
-    X, y = problem.X, problem.y
+    """All of `SVMCoreset.fit`, and bound and sampling alone: line 1 of the algorithm, the rough
+    solution, given."""
+    X = problem.X
+    y = problem.y
     size = paper_sizes(problem, 5)[2]
     ones = np.ones(len(y))
     found = {}
@@ -95,15 +103,19 @@ def construction(bench, problem, bar):
 def documents(n, d, *, rng):
     """Rows of two kinds of documents, tf-idf of unit length, and labels of which 3 % are wrong.
 
-    Words follow Zipf's law; a sixth of them are more or less frequent in half of the second kind's places.
+    Words follow Zipf's law; a sixth of them are more or less frequent in half of the second kind's
+    places.
     """
     frequency = 1.0 / (np.arange(d) + 5.0)
     topic = frequency * np.exp(0.7 * rng.normal(size=d) * (rng.random(d) < 0.15))
-    lengths, y = rng.poisson(60, size=n) + 5, np.where(rng.random(n) < 0.4, 1, -1)
+    lengths = rng.poisson(60, size=n) + 5
+    y = np.where(rng.random(n) < 0.4, 1, -1)
     rows = np.repeat(np.arange(n), lengths)
     general, special = (rng.choice(d, size=len(rows), p=p / p.sum()) for p in (frequency, topic))
     words = np.where((y[rows] > 0) & (rng.random(len(rows)) < 0.5), special, general)
-    X = TfidfTransformer().fit_transform(sparse.csr_matrix((np.ones(len(rows)), (rows, words)), shape=(n, d)))
+    X = TfidfTransformer().fit_transform(
+        sparse.csr_matrix((np.ones(len(rows)), (rows, words)), shape=(n, d))
+    )
     return X, np.where(rng.random(n) < 0.03, -y, y)
 
 
@@ -112,18 +124,31 @@ def wide(bench):
     for d, bar in ((1500, 3), (20_000, 5)):
         X, y = documents(16_000, d, rng=np.random.default_rng(0))
         case = f"text, 16,000 x {d:,}"
-        exact, theirs = LinearSVM().fit(X, y), LinearSVC(loss="hinge", random_state=0).fit(X, y)
-        gap = svm_objective(X, y, np.append(theirs.coef_[0], theirs.intercept_)) / exact.objective_ - 1
+        exact = LinearSVM().fit(X, y)
+        theirs = LinearSVC(loss="hinge", random_state=0).fit(X, y)
+        gap = (
+            svm_objective(X, y, np.append(theirs.coef_[0], theirs.intercept_)) / exact.objective_
+            - 1
+        )
         bench.time(
             case,
             {
-                "LinearSVM, gap of LinearSVC": lambda X=X, y=y, gap=gap: LinearSVM(tol=gap).fit(X, y),
+                "LinearSVM, gap of LinearSVC": lambda X=X, y=y, gap=gap: LinearSVM(tol=gap).fit(
+                    X, y
+                ),
                 "LinearSVM, gap 1e-6": lambda X=X, y=y: LinearSVM(tol=1e-6).fit(X, y),
                 "LinearSVM, gap 1e-8": lambda X=X, y=y: LinearSVM().fit(X, y),
                 "SVMCoreset": lambda X=X, y=y: SVMCoreset(1000, random_state=0).fit(X, y),
             },
-            ('LinearSVC(loss="hinge")', lambda X=X, y=y: LinearSVC(loss="hinge", random_state=0).fit(X, y)),
-            bars={"LinearSVM, gap of LinearSVC": 1.3, "LinearSVM, gap 1e-6": bar, "SVMCoreset": bar},
+            (
+                'LinearSVC(loss="hinge")',
+                lambda X=X, y=y: LinearSVC(loss="hinge", random_state=0).fit(X, y),
+            ),
+            bars={
+                "LinearSVM, gap of LinearSVC": 1.3,
+                "LinearSVM, gap 1e-6": bar,
+                "SVMCoreset": bar,
+            },
             clock=time.process_time,
         )
         bench.value(case, "LinearSVC's objective over ours", gap, unit="relative")
@@ -131,15 +156,22 @@ def wide(bench):
 
 
 def trees(bench, problem, n=20_000, size=200, leaf_size=1000, n_seeds=20):
-    """Independent draws and the comb under merge and reduce: error of the objective, and what the weights add up to."""
+    """Independent draws and the comb under merge and reduce: error of the objective, and what the
+    weights add up to."""
     rows = np.random.default_rng(0).permutation(problem.n)[:n]
-    X, y = problem.X[rows], problem.y[rows]
+    X = problem.X[rows]
+    y = problem.y[rows]
     best = LinearSVM().fit(X, y).objective_
-    selectors = {f"SVMCoreset, {how}": SVMCoreset(sampling=how) for how in ("multinomial", "systematic")}
+    selectors = {
+        f"SVMCoreset, {how}": SVMCoreset(sampling=how) for how in ("multinomial", "systematic")
+    }
     for name, selector in {**selectors, "uniform": UniformCoreset()}.items():
-        excess, totals = [], []
+        excess = []
+        totals = []
         for seed in range(n_seeds):
-            tree = MergeReduce(selector, size=size, leaf_size=leaf_size, random_state=seed).fit(X, y)
+            tree = MergeReduce(selector, size=size, leaf_size=leaf_size, random_state=seed).fit(
+                X, y
+            )
             few, labels, weights = tree.rows()
             svm_of_few = LinearSVM().fit(few, labels, sample_weight=weights)
             solution = np.append(svm_of_few.coef_[0], svm_of_few.intercept_)
@@ -147,15 +179,20 @@ def trees(bench, problem, n=20_000, size=200, leaf_size=1000, n_seeds=20):
             totals.append(weights.sum() / len(y))
         case = f"{problem.label}, {len(y):,} rows by MergeReduce, m = {size}"
         bench.value(case, f"{name}: error, mean", np.mean(excess), unit="of the objective")
-        bench.value(case, f"{name}: error, greatest of {n_seeds}", max(excess), unit="of the objective")
+        bench.value(
+            case, f"{name}: error, greatest of {n_seeds}", max(excess), unit="of the objective"
+        )
         bench.value(case, f"{name}: sum of the weights, least", min(totals), unit="x rows")
         bench.value(case, f"{name}: sum of the weights, greatest", max(totals), unit="x rows")
 
 
 def main():
-    warnings.simplefilter("ignore", ConvergenceWarning)  # LogisticRegression at its default of 100 iterations
+    # LogisticRegression at its default of 100 iterations
+    warnings.simplefilter("ignore", ConvergenceWarning)
     bench = Bench("svm", "SVM: exact solver, coreset construction")
-    problems = {name: svm_problem(name) for name in ("htru2", "credit_default", "skin_nonskin", "cod_rna")}
+    problems = {
+        name: svm_problem(name) for name in ("htru2", "credit_default", "skin_nonskin", "cod_rna")
+    }
     for name, bar in (("htru2", 4), ("credit_default", 4), ("skin_nonskin", 1.5), ("cod_rna", 1.5)):
         against_logistic(bench, problems[name], bar)
     for name in ("credit_default", "cod_rna"):

@@ -1,4 +1,5 @@
-"""Wide, sparse and small data: sparse text, every number of features, kernel features, small clusterings.
+"""Wide, sparse and small data: sparse text, every number of features, kernel features, small
+clusterings.
 
 Medians of CPU seconds, taken in turns: neighbours on the machine change them less than the clock's.
 """
@@ -36,7 +37,9 @@ def medians(functions, repeats):
 
 
 def coreset(X, y, problem=PROBLEM, **options):
-    return BilevelCoreset(problem, **{"weighting": "binary", "random_state": 0, **options}).fit(X, y)
+    return BilevelCoreset(problem, **{"weighting": "binary", "random_state": 0, **options}).fit(
+        X, y
+    )
 
 
 def normal(n, d, rng):
@@ -61,7 +64,9 @@ def text(bench, repeats=1):
     }
     base, *seconds = (times := medians(functions, repeats)).values()
     for name, value, bar in zip(list(times)[1:], seconds, (4, 16, 16, None)):
-        bench.value("text, 16,000 x 20,000", name, value / base, unit="x 200 products X @ v", bar=bar)
+        bench.value(
+            "text, 16,000 x 20,000", name, value / base, unit="x 200 products X @ v", bar=bar
+        )
 
 
 def binary(bench, m=100, repeats=7):
@@ -76,18 +81,25 @@ def binary(bench, m=100, repeats=7):
         bench.value(case, f"linear, m = {m}", ours / base, unit="x 200 products X @ v", bar=bar)
     steps = m - 10
     bench.note(
-        f"Binary selection: each of {steps} steps takes three products with X (logits, gradient, scores) and one "
-        f"exponential a row. The products alone are {3 * steps / 200:.2f} times the yardstick's 200: these sets stay "
-        "in the processor's cache, so that reading X once for two of them saves little. The rest are exponentials, "
-        f"which weigh most where rows are short, and {steps} exact inner problems of up to {m} points, which weigh "
+        f"Binary selection: each of {steps} steps takes three products with X (logits, gradient, "
+        "scores) and one "
+        f"exponential a row. The products alone are {3 * steps / 200:.2f} times the yardstick's "
+        "200: these sets stay "
+        "in the processor's cache, so that reading X once for two of them saves little. The rest "
+        "are exponentials, "
+        f"which weigh most where rows are short, and {steps} exact inner problems of up to {m} "
+        "points, which weigh "
         "most where rows are few."
     )
 
 
 def several_classes(bench, m=400, repeats=5):
     Z, y, _ = features(1000, 512)
-    (n, d), k, steps = Z.shape, len(np.unique(y)), m - 10
-    T, R = np.zeros((d, k), Z.dtype), np.zeros((n, k), Z.dtype)
+    (n, d) = Z.shape
+    k = len(np.unique(y))
+    steps = m - 10
+    T = np.zeros((d, k), Z.dtype)
+    R = np.zeros((n, k), Z.dtype)
 
     def data_alone():
         for _ in range(steps):
@@ -100,21 +112,27 @@ def several_classes(bench, m=400, repeats=5):
     }
     base, *seconds = (times := medians(functions, repeats)).values()
     for name, value, bar in zip(list(times)[1:], seconds, (10, None)):
-        bench.value(f"MNIST, {n:,} x {d}", name, value / base, unit="x LogisticRegression(C=10)", bar=bar)
+        bench.value(
+            f"MNIST, {n:,} x {d}", name, value / base, unit="x LogisticRegression(C=10)", bar=bar
+        )
     bench.note(
         f"Several classes, {m} of {n:,} x {d}: {3 * steps} products with the data are "
-        f"{6 * steps * n * d * k / 1e9:.1f} billion operations. At {m} points the design is {8 * m**2 / 1e6:.1f} MB, "
+        f"{6 * steps * n * d * k / 1e9:.1f} billion operations. At {m} points the design is "
+        f"{8 * m**2 / 1e6:.1f} MB, "
         "more than the processor's second cache holds, and each conjugate gradient reads it twice."
     )
 
 
 def steps(bench, repeats=3):
-    """Seconds with a few more features over those before, around every place where another way becomes cheaper."""
+    """Seconds with a few more features over those before, around every place where another way
+    becomes cheaper."""
     rng = np.random.default_rng(0)
     for widths in ((72, 80, 88), (120, 128, 130, 136), (200, 216), (256, 272, 288, 304, 320, 336)):
         data = {d: normal(5000, d, rng) for d in widths}
         functions = {d: partial(coreset, *data[d], size=50) for d in widths}
-        worst = max(after / before for before, after in pairwise(medians(functions, repeats).values()))
+        worst = max(
+            after / before for before, after in pairwise(medians(functions, repeats).values())
+        )
         case = f"5,000 rows, m = 50, d = {', '.join(map(str, widths))}"
         bench.value(case, "greatest step", worst, unit="x the d before", bar=1.3)
 
@@ -125,12 +143,19 @@ def kernel_features(bench):
     y = (np.sin(1.5 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * rng.normal(size=len(X)) > 0).astype(int)
     Z = Nystroem(gamma=0.03, n_components=300, random_state=0).fit_transform(X)
     problem = Logistic(l2=1e-4)
-    coreset(Z, y, problem, size=5, weighting="optimised")  # compiles
+    # compiles
+    coreset(Z, y, problem, size=5, weighting="optimised")
     for weighting, bar in (("binary", 6), ("optimised", 12)):
         start = time.process_time()
         coreset(Z, y, problem, size=200, weighting=weighting)
         seconds = time.process_time() - start
-        bench.value("RBF features, 20,000 x 300", f"{weighting} weights, m = 200", seconds, unit="s of a core", bar=bar)
+        bench.value(
+            "RBF features, 20,000 x 300",
+            f"{weighting} weights, m = 200",
+            seconds,
+            unit="s of a core",
+            bar=bar,
+        )
 
 
 def clustering(bench, repeats=7):
@@ -143,7 +168,13 @@ def clustering(bench, repeats=7):
             "VCGMM": lambda X=X, k=k: VCGMM(k, random_state=0).fit(X),
         }
         theirs, ours = medians(functions, repeats).values()
-        bench.value(f"float64, {n:,} x {d}, {k} clusters", "VCGMM", ours / theirs, unit="x KMeans(n_init=1)", bar=2)
+        bench.value(
+            f"float64, {n:,} x {d}, {k} clusters",
+            "VCGMM",
+            ours / theirs,
+            unit="x KMeans(n_init=1)",
+            bar=2,
+        )
 
 
 def main():

@@ -1,4 +1,5 @@
-"""How sphinx builds the site: `make docs`. All of it opens from the file system; no page fetches anything."""
+"""How sphinx builds the site: `make docs`. All of it opens from the file system; no page fetches
+anything."""
 
 import re
 import sys
@@ -22,7 +23,9 @@ from pages import (  # noqa: E402 (lies beside this file)
     write_pages,
 )
 
-project, author, release = "handful", "the handful developers", handful.__version__
+project = "handful"
+author = "the handful developers"
+release = handful.__version__
 copyright = "2026, the handful developers"
 html_title = "handful"
 
@@ -34,11 +37,13 @@ myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 myst_url_schemes = ["http", "https", "mailto"]
 nb_execution_mode = "cache"
-nb_execution_excludepatterns = ["notebooks/*/*"]  # those come executed, from figures/
+# those come executed, from figures/
+nb_execution_excludepatterns = ["notebooks/*/*"]
 nb_execution_timeout = 600
 nb_execution_raise_on_error = True
 nb_merge_streams = True
-nb_output_stderr = "remove"  # a warning of a run stands in the executed notebook, and says nothing to a reader here
+# a warning of a run stands in the executed notebook, and says nothing to a reader here
+nb_output_stderr = "remove"
 
 autodoc_member_order = "bysource"
 
@@ -58,17 +63,23 @@ def _check_offline(app, error):
         raise ExtensionError("these pages would fetch from the network:\n" + "\n".join(wrong))
 
 
-ACCESSIBLE = {  # what sphinx, its theme and pygments write, and what who cannot see or has no mouse needs
+# what sphinx, its theme and pygments write, and what who cannot see or has no mouse needs
+ACCESSIBLE = {
     'role="heading"><': 'role="heading" aria-level="2"><',
     "<pre>": '<pre tabindex="0">',
-    '<div class="table-wrapper': '<div tabindex="0" role="group" aria-label="Table" class="table-wrapper',
-    '<div class="cell_output': '<div tabindex="0" role="group" aria-label="Output" class="cell_output',
+    '<div class="table-wrapper': (
+        '<div tabindex="0" role="group" aria-label="Table" class="table-wrapper'
+    ),
+    "<div "
+    'class="cell_output': '<div tabindex="0" role="group" aria-label="Output" class="cell_output',
     "<p><img ": f"{FIGURE}<img ",
     '<th class="head"><p></p></th>': "<td></td>",
     "<th></th>": "<td></td>",
     '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="All pages">',
     '<aside class="toc-drawer">': '<aside class="toc-drawer" aria-label="On this page">',
-    '<div id="search-results"></div>': '<h1>Search</h1><div id="search-results" aria-live="polite"></div>',
+    '<div id="search-results"></div>': (
+        '<h1>Search</h1><div id="search-results" aria-live="polite"></div>'
+    ),
 }
 
 
@@ -82,16 +93,22 @@ def _make_accessible(app, error):
             new = new.replace(written, needed)
             if needed in new:
                 unknown.discard(written)
-        new = re.sub(r'<th ([^>]*class="(?:blank|row_heading)[^>]*)>(?:&nbsp;)?</th>', r"<td \1></td>", new)  # pandas'
+        # pandas'
+        new = re.sub(
+            r'<th ([^>]*class="(?:blank|row_heading)[^>]*)>(?:&nbsp;)?</th>', r"<td \1></td>", new
+        )
         new = values(pictures(path, new))
         if new != text:
             path.write_text(new, encoding="utf-8")
     if unknown:
-        raise ExtensionError("no page holds any more what ACCESSIBLE replaces:\n" + "\n".join(sorted(unknown)))
+        raise ExtensionError(
+            "no page holds any more what ACCESSIBLE replaces:\n" + "\n".join(sorted(unknown))
+        )
 
 
 def _skip_others(app, what, name, thing, skip, options):
-    """Leave out what sklearn or torch document, such as get_params; `fit` of our own base classes stays."""
+    """Leave out what sklearn or torch document, such as get_params; `fit` of our own base classes
+    stays."""
     thing = getattr(thing, "fget", None) or thing
     return skip or not (getattr(thing, "__module__", None) or "handful").startswith("handful")
 
@@ -101,13 +118,19 @@ BESIDE_FUNCTION = re.compile(r"<mi>[a-z]{2,}</mi>(?=<m[in]>)|</m[in]>(?=<mi>[a-z
 
 def _formula(display):
     def visit(self, node):
-        # The spaces of LaTeX around the name of a function: n log n, not nlogn. A wide one is scrolled by keys, too.
-        made = convert(node.astext(), display=display).replace(' display="block"', ' display="block" tabindex="0"')
+        # The spaces of LaTeX around the name of a function: n log n, not nlogn. A wide one is
+        # scrolled by keys, too.
+        made = convert(node.astext(), display=display).replace(
+            ' display="block"', ' display="block" tabindex="0"'
+        )
         made = BESIDE_FUNCTION.sub(r'\g<0><mspace width="0.1667em"></mspace>', made)
         if "\\" in made:
-            raise ExtensionError(f"MathML shows a command of this formula as it stands: {node.astext()}")
+            raise ExtensionError(
+                f"MathML shows a command of this formula as it stands: {node.astext()}"
+            )
         self.body.append(made)
-        node.clear()  # its text has been written
+        # its text has been written
+        node.clear()
 
     return visit, None
 

@@ -1,4 +1,5 @@
-"""The pages of the site that are written at each build: the reference, the measured costs, and the reproduction."""
+"""The pages of the site that are written at each build: the reference, the measured costs, and the
+reproduction."""
 
 import importlib
 import inspect
@@ -20,7 +21,8 @@ _FETCHED = re.compile(
     r"""|@import\s+[^;]*//[^;]*|\burl\(\s*["']?(?:https?:)?//[^)]*""",
     re.IGNORECASE,
 )
-# Pages that are written at each build are not there on a code host, so the sources link to what those are written from.
+# Pages that are written at each build are not there on a code host, so the sources link to what
+# those are written from.
 _WRITTEN_FROM = {
     r"lib/handful/(\w+)/__init__\.py": "reference/handful.{}.rst",
     r"figures/laptop/(\w+/\w+\.ipynb)": "notebooks/{}",
@@ -30,22 +32,30 @@ _WRITTEN_FROM = {
     r"benchmarks/results/(\w+)\.md": "complexity.md#{}",
 }
 FIGURE = '<p tabindex="0" role="group" aria-label="Figure" class="figure">'
-LONGEST_VALUE = 24  # characters of a cell such as "75.77 ± 1.83" or "12 of 15"
+# characters of a cell such as "75.77 ± 1.83" or "12 of 15"
+LONGEST_VALUE = 24
 COMPLEXITY = """\
-The pages of the methods state costs in rows, features, points and clusters. These tables measure them: each comes
-out of one run of a script in `benchmarks/` (`make bench`), as ratios within that run, and the JSON file beside it holds
+The pages of the methods state costs in rows, features, points and clusters. These tables measure
+them: each comes out of one run of a script in `benchmarks/` (`make bench`), as ratios within that
+run, and the JSON file beside it holds
 its parameters and versions."""
 
 
 def rooms():
     """The public packages of the library, by name: `handful` itself, then its rooms."""
-    return ["handful", *(f"handful.{m.name}" for m in pkgutil.iter_modules(handful.__path__) if m.ispkg)]
+    return [
+        "handful",
+        *(f"handful.{m.name}" for m in pkgutil.iter_modules(handful.__path__) if m.ispkg),
+    ]
 
 
 def public_names(room):
-    """The classes and functions that a package offers, those that it imports on demand too, in order."""
+    """The classes and functions that a package offers, those that it imports on demand too, in
+    order."""
     package = importlib.import_module(room)
-    names = sorted({*getattr(package, "__all__", ()), *(n for n in dir(package) if not n.startswith("_"))})
+    names = sorted(
+        {*getattr(package, "__all__", ()), *(n for n in dir(package) if not n.startswith("_"))}
+    )
     found = {name: getattr(package, name) for name in names}
     return [n for n, thing in found.items() if _is_ours(thing)]
 
@@ -53,30 +63,40 @@ def public_names(room):
 def _is_ours(thing):
     module = str(getattr(thing, "__module__", ""))
     defined = inspect.isclass(thing) or inspect.isroutine(thing)
-    return defined and module.startswith("handful.") and module != "handful.lazy"  # what loads names, not one of them
+    # what loads names, not one of them
+    return defined and module.startswith("handful.") and module != "handful.lazy"
 
 
 def write_pages(docs):
-    """Write the reference and the reproduction into the folder of the site's sources; return their paths."""
+    """Write the reference and the reproduction into the folder of the site's sources; return their
+    paths."""
     pages = {docs / "reference" / f"{room}.rst": _reference(room) for room in rooms()}
-    pages[docs / "complexity.md"] = _complexity(sorted((ROOT / "benchmarks" / "results").glob("*.md")))
+    pages[docs / "complexity.md"] = _complexity(
+        sorted((ROOT / "benchmarks" / "results").glob("*.md"))
+    )
     for path in set((docs / "reference").glob("*.rst")) - set(pages):
-        path.unlink()  # of a subpackage that is gone
+        # of a subpackage that is gone
+        path.unlink()
     for path, text in pages.items():
         path.parent.mkdir(exist_ok=True)
-        if not path.is_file() or path.read_text(encoding="utf-8") != text:  # sphinx reads only what is newer
+        # sphinx reads only what is newer
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
     return [*pages, *site.write_pages(docs)]
 
 
 def for_the_site(text):
-    """A page's source as the site needs it: links lead to its pages, and what is for a code host is left out."""
+    """A page's source as the site needs it: links lead to its pages, and what is for a code host is
+    left out."""
     for source, page in _WRITTEN_FROM.items():
         link = rf"\]\(((?:\.\./)*)\.\./{source}\)"
-        plain = page.endswith("/{}")  # a file's name; else a page's, or an anchor's
+        # a file's name; else a page's, or an anchor's
+        plain = page.endswith("/{}")
         text = re.sub(
             link,
-            lambda m, page=page, plain=plain: f"]({m[1]}{page.format(m[2] if plain else m[2].replace('_', '-'))})",
+            lambda m, page=page, plain=plain: (
+                f"]({m[1]}{page.format(m[2] if plain else m[2].replace('_', '-'))})"
+            ),
             text,
         )
     return re.sub(r"^\*On a code host.*?\n\n", "", text, flags=re.MULTILINE | re.DOTALL)
@@ -87,12 +107,17 @@ def _complexity(tables):
     lines = ["# Complexity, measured", "", COMPLEXITY, ""]
     for path in sorted(tables, key=lambda path: path.stem != "scaling"):
         text = re.sub(r"^#+ .*\n+", "", path.read_text(encoding="utf-8"), count=1)
-        lines += [f"## {path.stem.replace('_', ' ').capitalize()}", "", re.sub(r"^#", "##", text, flags=re.MULTILINE)]
+        lines += [
+            f"## {path.stem.replace('_', ' ').capitalize()}",
+            "",
+            re.sub(r"^#", "##", text, flags=re.MULTILINE),
+        ]
     return "\n".join(lines)
 
 
 def targets():
-    """What a name of ours in running text leads to: name, or name with its room -> the full name in the reference."""
+    """What a name of ours in running text leads to: name, or name with its room -> the full name in
+    the reference."""
     found = {}
     for room in reversed(rooms()):
         for name in public_names(room):
@@ -102,7 +127,8 @@ def targets():
 
 
 def link_names(app, doctree):
-    """Turn ``BilevelCoreset(size=9)`` in running text into a link to the class; sphinx calls it for each page."""
+    """Turn ``BilevelCoreset(size=9)`` in running text into a link to the class; sphinx calls it for
+    each page."""
     from sphinx import addnodes
 
     known = targets()
@@ -144,7 +170,9 @@ def _reference(room):
             continue
         lines += [name, "-" * len(name), ""]
         kind, members = (
-            ("class", ["   :members:", "   :inherited-members:"]) if inspect.isclass(thing) else ("function", [])
+            ("class", ["   :members:", "   :inherited-members:"])
+            if inspect.isclass(thing)
+            else ("function", [])
         )
         lines += [f".. auto{kind}:: {name}", *members, ""]
     return "\n".join(lines)
@@ -161,12 +189,15 @@ def _first_line(thing):
 
 
 def numpydoc_to_fields(app, what, name, thing, options, lines):
-    """Sections of a docstring ("Parameters" over a rule) as field lists; sphinx calls it for each docstring.
+    """Sections of a docstring ("Parameters" over a rule) as field lists; sphinx calls it for each
+    docstring.
 
     An entry is ``name : words`` and the indented lines below it, which go on with the words.
     """
     text = "\n".join(lines)
-    pattern = re.compile(rf"^({SECTIONS})\n-{{3,}}\n(.*?)(?=^(?:{SECTIONS})\n-{{3,}}\n|\Z)", re.MULTILINE | re.DOTALL)
+    pattern = re.compile(
+        rf"^({SECTIONS})\n-{{3,}}\n(.*?)(?=^(?:{SECTIONS})\n-{{3,}}\n|\Z)", re.MULTILINE | re.DOTALL
+    )
     lines[:] = pattern.sub(lambda m: _section(m[1], m[2]), text).splitlines()
 
 
@@ -179,7 +210,11 @@ def _section(title, body):
             entries.append([line])
         elif entries:
             entries[-1].append(line)
-    return f"\n:{title}:\n" + "".join(_entry(*entry, bare=title in ("Returns", "Yields")) for entry in entries) + "\n"
+    return (
+        f"\n:{title}:\n"
+        + "".join(_entry(*entry, bare=title in ("Returns", "Yields")) for entry in entries)
+        + "\n"
+    )
 
 
 def _entry(head, *rest, bare):
@@ -192,16 +227,18 @@ def _entry(head, *rest, bare):
 
 
 def pictures(page, text):
-    """A built page's HTML in which a picture as wide as a page of print is `wide`, and a cell's has a frame, too.
+    """A built page's HTML in which a picture as wide as a page of print is `wide`, and a cell's has
+    a frame, too.
 
-    Shrunk to a telephone, a wide picture has letters five pixels high, and a narrow one still has letters of nine. The
-    picture of a cell, whose words are its path, is said to be that.
+    Shrunk to a telephone, a wide picture has letters five pixels high, and a narrow one still has
+    letters of nine. The picture of a cell, whose words are its path, is said to be that.
     """
 
     def told(found):
         alt, source = found.groups()
         with Image.open(page.parent / source) as picture:
-            inches = picture.width / picture.info.get("dpi", (150,))[0]  # cells' pictures hold no scale: they have 150
+            # cells' pictures hold no scale: they have 150
+            inches = picture.width / picture.info.get("dpi", (150,))[0]
         wide = 'class="wide" ' if inches > 6 else ""
         if alt != source:
             return f'<img {wide}alt="{alt}" src="{source}" />'
@@ -211,7 +248,8 @@ def pictures(page, text):
 
 
 def values(text):
-    """A built page's HTML in which short cells of tables that hold a number are of class `value`: they never break."""
+    """A built page's HTML in which short cells of tables that hold a number are of class `value`:
+    they never break."""
 
     def told(found):
         options, before, cell = found.groups()
@@ -228,7 +266,8 @@ def values(text):
 
 
 def fetched(site):
-    """What the pages and styles of a built site would load from elsewhere, as a list of "file: what"."""
+    """What the pages and styles of a built site would load from elsewhere, as a list of "file:
+    what"."""
     files = [path for kind in ("html", "css") for path in sorted(Path(site).rglob(f"*.{kind}"))]
     return [
         f"{path.relative_to(site)}: {found[:120]}"

@@ -1,7 +1,8 @@
-"""Runs a notebook's cells, or the command `handful`, in a process forked from one that has imported what they need.
+"""Runs a notebook's cells, or the command `handful`, in a process forked from one that has imported
+what they need.
 
-A fresh kernel would spend ten seconds on imports and on drawings for print. Kernels, and what is drawn for print, are
-tested in papers/test_machinery.py.
+A fresh kernel would spend ten seconds on imports and on drawings for print. Kernels, and what is
+drawn for print, are tested in papers/test_machinery.py.
 """
 
 import multiprocessing
@@ -9,14 +10,28 @@ import os
 import sys
 from types import SimpleNamespace
 
-IMPORTED = ("pytest", "torch", "seaborn", "handful_papers.style", "handful_papers.run", "sklearn.linear_model", "numba")
-IMPORTED += ("papermill", "IPython.core.interactiveshell", "handful.cli", "handful.models.torch_model")
+IMPORTED = (
+    "pytest",
+    "torch",
+    "seaborn",
+    "handful_papers.style",
+    "handful_papers.run",
+    "sklearn.linear_model",
+    "numba",
+)
+IMPORTED += (
+    "papermill",
+    "IPython.core.interactiveshell",
+    "handful.cli",
+    "handful.models.torch_model",
+)
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(list(IMPORTED))
 
 
 def run_cells(cells, where, folder):
-    """Run code, a list of str, in the folder `where`, with records and what is printed going to `folder`.
+    """Run code, a list of str, in the folder `where`, with records and what is printed going to
+    `folder`.
 
     Each figure is drawn once.
     """
@@ -25,7 +40,8 @@ def run_cells(cells, where, folder):
 
 
 def run_handful(lib, arguments, environment, printed):
-    """What the command `handful` gives and prints with the packages in the folder `lib`, its errors too."""
+    """What the command `handful` gives and prints with the packages in the folder `lib`, its errors
+    too."""
     return _forked(_handful, lib, arguments, environment, printed=printed)
 
 
@@ -46,7 +62,11 @@ def _run(cells, where, folder):
     from handful_papers import style
     from IPython.core.interactiveshell import InteractiveShell
 
-    os.environ |= {"HANDFUL_RECORDS": str(folder), "MPLBACKEND": "agg", "IPYTHONDIR": str(folder / "ipython")}
+    os.environ |= {
+        "HANDFUL_RECORDS": str(folder),
+        "MPLBACKEND": "agg",
+        "IPYTHONDIR": str(folder / "ipython"),
+    }
     os.chdir(where)
     style.render = lambda fig: fig.draw_without_rendering() or {"png": b""}
     shell = InteractiveShell.instance()

@@ -1,8 +1,10 @@
-"""How dense the code is: tokens, tokens a line, assignments of several values at a time, and branches, by package.
+"""How dense the code is: tokens, tokens a line, assignments of several values at a time, and
+branches, by package.
 
-`make lint` prints the table. Tokens are those that Python reads, without comments, docstrings, line ends and
-indentation; a line counts if it holds one. An assignment is parallel if it has a tuple on both sides. The branches of
-a function are counted by ruff (PLR0912), which refuses more than twelve.
+`make lint` prints the table. Tokens are those that Python reads, without comments, docstrings, line
+ends and indentation; a line counts if it holds one. An assignment is parallel if it has a tuple on
+both sides. The branches of a function are counted by ruff (PLR0912), which refuses more than
+twelve.
 """
 
 import ast
@@ -63,9 +65,12 @@ def measured(path):
 
 
 def _docstring_lines(tree):
-    """The lines on which a string that is a statement begins: docstrings, and the remarks below constants."""
+    """The lines on which a string that is a statement begins: docstrings, and the remarks below
+    constants."""
     statements = (node for node in ast.walk(tree) if isinstance(node, ast.Expr))
-    return {node.lineno for node in statements if isinstance(getattr(node.value, "value", None), str)}
+    return {
+        node.lineno for node in statements if isinstance(getattr(node.value, "value", None), str)
+    }
 
 
 def _is_parallel(node):

@@ -1,7 +1,8 @@
-"""The bilevel objective in its plainest terms: scipy minimises the inner problem anew for every question.
+"""The bilevel objective in its plainest terms: scipy minimises the inner problem anew for every
+question.
 
-The oracle for `handful.bilevel`: dense float64 numpy, one weight for each row of the data set, no implicit gradient.
-Labels are -1 and 1.
+The oracle for `handful.bilevel`: dense float64 numpy, one weight for each row of the data set, no
+implicit gradient. Labels are -1 and 1.
 """
 
 import numpy as np
@@ -24,7 +25,8 @@ def outer_loss(problem, X, y, u, theta):
 
 
 def inner_solution(problem, X, y, weights):
-    """Minimiser of ``sum_i weights_i l_i(theta) + l2 / 2 |theta|^2``; without its last entry if the intercept is free.
+    """Minimiser of ``sum_i weights_i l_i(theta) + l2 / 2 |theta|^2``; without its last entry if the
+    intercept is free.
 
     `weights`, shape (n,), need not add up to one, and may be slightly negative.
     """
@@ -50,7 +52,9 @@ def inner_solution(problem, X, y, weights):
         return (A.T * (weights * slopes(theta)[1])) @ A + np.diag(penalty)
 
     start = np.zeros(A.shape[1])
-    rough = optimize.minimize(objective, start, jac=gradient, method="BFGS", options={"gtol": 1e-6}).x
+    rough = optimize.minimize(
+        objective, start, jac=gradient, method="BFGS", options={"gtol": 1e-6}
+    ).x
     exact = optimize.root(gradient, rough, jac=hessian, tol=1e-14).x
     assert np.abs(gradient(exact)).max() < 1e-9 * max(1.0, np.abs(gradient(start)).max())
     assert objective(exact) <= objective(rough) + 1e-12 * abs(objective(rough))
@@ -70,7 +74,8 @@ def derivative(problem, X, y, u, weights, k, eps=1e-6):
 
 
 def share(n, chosen, c=None):
-    """Weights of all n rows: those of the chosen ones (uniform, adding up to 1, by default), zero elsewhere."""
+    """Weights of all n rows: those of the chosen ones (uniform, adding up to 1, by default), zero
+    elsewhere."""
     weights = np.zeros(n)
     weights[chosen] = 1 / len(chosen) if c is None else c
     return weights

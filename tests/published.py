@@ -1,4 +1,5 @@
-"""Writers of the formats in which data sets are published, by hand: no reader is tested against itself."""
+"""Writers of the formats in which data sets are published, by hand: no reader is tested against
+itself."""
 
 import gzip
 import io
@@ -54,7 +55,9 @@ def as_tar(members):
 def as_cifar(X_train, y_train, X_test, y_test):
     """`cifar-10-binary.tar.gz`."""
     train = np.column_stack([y_train, X_train]).astype(np.uint8)
-    members = {f"data_batch_{i + 1}.bin": part.tobytes() for i, part in enumerate(np.array_split(train, 5))}
+    members = {
+        f"data_batch_{i + 1}.bin": part.tobytes() for i, part in enumerate(np.array_split(train, 5))
+    }
     members["test_batch.bin"] = np.column_stack([y_test, X_test]).astype(np.uint8).tobytes()
     members["readme.html"] = b"<html>"
     return as_tar({f"cifar-10-batches-bin/{name}": content for name, content in members.items()})
@@ -62,7 +65,9 @@ def as_cifar(X_train, y_train, X_test, y_test):
 
 def as_spoken_digits(recordings):
     """The archive of the Free Spoken Digit Dataset: recording -> samples."""
-    return as_zip({f"fsdd-0/recordings/{name}.wav": as_wave(samples) for name, samples in recordings.items()})
+    return as_zip(
+        {f"fsdd-0/recordings/{name}.wav": as_wave(samples) for name, samples in recordings.items()}
+    )
 
 
 def as_wave(samples, rate=8000):

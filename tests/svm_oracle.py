@@ -1,4 +1,5 @@
-"""The SVM and its sensitivities by a general QP solver, for the tests: written out as they are defined."""
+"""The SVM and its sensitivities by a general QP solver, for the tests: written out as they are
+defined."""
 
 import numpy as np
 from qp_oracle import qp
@@ -6,7 +7,8 @@ from scipy import sparse
 
 
 def random_svm(rng):
-    """A badly scaled SVM: conditioning to 1e12, weights over up to ten decades, features up to 1e8 from zero.
+    """A badly scaled SVM: conditioning to 1e12, weights over up to ten decades, features up to 1e8
+    from zero.
 
     Returns
     -------
@@ -15,13 +17,16 @@ def random_svm(rng):
     u : float array, shape (n,), weights
     l2 : float or None
     """
-    n, d = int(10 ** rng.uniform(0.6, 2.7)), int(rng.integers(1, 13))
+    n = int(10 ** rng.uniform(0.6, 2.7))
+    d = int(rng.integers(1, 13))
     decades = rng.uniform(0, 12) * np.linspace(0, 1, d)
     X = rng.normal(size=(n, d)) * 10**-decades
     if rng.random() < 0.5:
         X = X @ np.linalg.qr(rng.normal(size=(d, d)))[0]
     w = rng.normal(size=d) * 10 ** (rng.random() * decades)
-    y = np.where(X @ w + X.std() * (10 ** rng.uniform(-2, 0.5) * rng.normal(size=n) + 0.2) > 0, 1.0, -1.0)
+    y = np.where(
+        X @ w + X.std() * (10 ** rng.uniform(-2, 0.5) * rng.normal(size=n) + 0.2) > 0, 1.0, -1.0
+    )
     y[:2] = 1, -1
     X *= 10 ** rng.uniform(-2, 3)
     X += (rng.random(d) < 0.5) * rng.choice([-1, 1], size=d) * 10 ** rng.uniform(-2, 8)
@@ -32,19 +37,26 @@ def random_svm(rng):
 def qp_svm(X, y, c):
     """Lower and upper bound on the optimum of ``1/2 |w|^2 + sum_i c_i [1 - y_i (<x_i, w> + b)]_+``.
 
-    The QP solver (variables w, b and the losses) gets centred features, as only b feels that. Its primal point gives
-    the upper bound, its multipliers, made feasible, the lower one; both are added up with 80 bits.
+    The QP solver (variables w, b and the losses) gets centred features, as only b feels that. Its
+    primal point gives the upper bound, its multipliers, made feasible, the lower one; both are
+    added up with 80 bits.
     """
     X = X - np.average(X, axis=0, weights=c)
     n, d = X.shape
     P = sparse.block_diag([sparse.eye(d), sparse.csc_matrix((n + 1, n + 1))], format="csc")
     Z = np.hstack([X, np.ones((n, 1))]) * y[:, None]
-    A = sparse.bmat([[-Z, -sparse.eye(n)], [sparse.csc_matrix((n, d + 1)), -sparse.eye(n)]], format="csc")
-    q, b = np.concatenate([np.zeros(d + 1), c]), np.concatenate([-np.ones(n), np.zeros(n)])
+    A = sparse.bmat(
+        [[-Z, -sparse.eye(n)], [sparse.csc_matrix((n, d + 1)), -sparse.eye(n)]], format="csc"
+    )
+    q = np.concatenate([np.zeros(d + 1), c])
+    b = np.concatenate([-np.ones(n), np.zeros(n)])
     solved = qp(P, q, A, b, 0, 1e-10)
-    Z, c, w = Z.astype(np.longdouble), c.astype(np.longdouble), np.array(solved.x[: d + 1], dtype=np.longdouble)
+    Z = Z.astype(np.longdouble)
+    c = c.astype(np.longdouble)
+    w = np.array(solved.x[: d + 1], dtype=np.longdouble)
     a = np.clip(np.array(solved.z[:n], dtype=np.longdouble), 0, c)
-    up, down = a[y > 0].sum(), a[y < 0].sum()
+    up = a[y > 0].sum()
+    down = a[y < 0].sum()
     a[y > 0] *= min(1, down / up) if up > 0 else 0
     a[y < 0] *= min(1, up / down) if down > 0 else 0
     lower = a.sum() - 0.5 * np.square(a @ Z[:, :d]).sum()

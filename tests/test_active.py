@@ -57,26 +57,38 @@ def test_batches_are_distinct_points_of_the_pool_and_the_same_every_time(acquisi
 @pytest.mark.parametrize("acquisition", ALL, ids=NAMES)
 def test_a_scikit_learn_model_is_enough(acquisition):
     X, y = load_digits(return_X_y=True)
-    X, words = X[:300] / 16, np.array(list("abcdefghij"))[y[:300]]
+    X = X[:300] / 16
+    words = np.array(list("abcdefghij"))[y[:300]]
     known = np.concatenate([np.flatnonzero(words == c)[:2] for c in "abcdefghij"])
     model = LogisticRegression().fit(X[known], words[known])
     rest = np.setdiff1d(np.arange(300), known)
     noisy = X[rest] + 0.1 * np.random.default_rng(0).normal(size=X[rest].shape)
     P = np.stack([model.predict_proba(X[rest]), model.predict_proba(noisy)])
-    asked = dict(features=X[rest], probabilities=P, labelled=X[known], labels=words[known], classes=model.classes_)
+    asked = dict(
+        features=X[rest],
+        probabilities=P,
+        labelled=X[known],
+        labels=words[known],
+        classes=model.classes_,
+    )
     assert len(acquisition.query(5, **asked)) == 5
 
 
 def test_uniform_draws_every_point_equally_often():
     query = UniformQuery(random_state=np.random.default_rng(0))
-    counts = np.bincount(np.concatenate([query.query(5, n_pool=20) for _ in range(2000)]), minlength=20)
+    counts = np.bincount(
+        np.concatenate([query.query(5, n_pool=20) for _ in range(2000)]), minlength=20
+    )
     assert abs(counts - 500).max() < 5 * np.sqrt(500)
 
 
 def test_max_entropy_takes_the_largest_entropies_of_the_mean_prediction(pool):
     P = pool["probabilities"].mean(axis=0)
     entropy = [-sum(p * np.log(p) for p in row) for row in P]
-    assert MaxEntropyQuery().query(6, **pool).tolist() == sorted(range(40), key=lambda i: -entropy[i])[:6]
+    assert (
+        MaxEntropyQuery().query(6, **pool).tolist()
+        == sorted(range(40), key=lambda i: -entropy[i])[:6]
+    )
 
 
 def test_the_most_varying_points_have_the_largest_summed_variances(pool):
@@ -86,7 +98,8 @@ def test_the_most_varying_points_have_the_largest_summed_variances(pool):
 
 
 def test_k_center_takes_the_farthest_from_everything_before(pool):
-    centres, chosen = list(pool["labelled"]), []
+    centres = list(pool["labelled"])
+    chosen = []
     for _ in range(8):
         away = [min(np.linalg.norm(x - c) for c in centres) for x in pool["features"]]
         chosen.append(int(np.argmax(away)))
@@ -103,8 +116,12 @@ def test_k_means_takes_the_most_typical_of_each_group_the_largest_first(rng):
         typical.append(int(np.argmin(np.where(groups == g, away, np.inf))))
     assert KMeansQuery(random_state=0).query(3, features=X).tolist() == typical
     assert KMeansQuery(random_state=0).query(2, features=X, labelled=X[5:6]).tolist() == typical[1:]
-    variants = X[[[31, 32]]]  # of one labelled point
-    assert KMeansQuery(random_state=0).query(2, features=X, labelled=variants).tolist() == [typical[0], typical[2]]
+    # of one labelled point
+    variants = X[[[31, 32]]]
+    assert KMeansQuery(random_state=0).query(2, features=X, labelled=variants).tolist() == [
+        typical[0],
+        typical[2],
+    ]
 
 
 def test_badge_is_k_means_plus_plus_of_the_gradients_it_never_forms(pool):
@@ -121,7 +138,12 @@ def test_badge_is_k_means_plus_plus_of_the_gradients_it_never_forms(pool):
 
 
 def test_a_batch_is_filled_from_equal_points():
-    same = dict(features=np.ones((5, 2)), probabilities=np.full((5, 2), 0.5), labelled=np.ones((1, 2)), labels=[0])
+    same = dict(
+        features=np.ones((5, 2)),
+        probabilities=np.full((5, 2), 0.5),
+        labelled=np.ones((1, 2)),
+        labels=[0],
+    )
     for acquisition in (Badge(random_state=0), KCenterQuery(), KMeansQuery()):
         assert sorted(acquisition.query(5, **same)) == list(range(5))
 
@@ -142,7 +164,9 @@ def inner(theta, A, Y, weights, l2, classes):
 def solve(A, Y, weights, l2):
     start = np.zeros(A.shape[1] * Y.shape[1])
     options = dict(maxiter=10000, gtol=1e-11, ftol=1e-15)
-    fit = minimize(inner, start, (A, Y, weights, l2, Y.shape[1]), jac=True, method="L-BFGS-B", options=options)
+    fit = minimize(
+        inner, start, (A, Y, weights, l2, Y.shape[1]), jac=True, method="L-BFGS-B", options=options
+    )
     return fit.x
 
 
@@ -159,27 +183,37 @@ def best_by_finite_differences(X, P, L, y, l2, copies=None):
     def outer(theta):
         return inner(theta, A_out, Y_out, np.ones(len(A_out)) / len(A_out), 0.0, P.shape[1])[0]
 
-    h, base = 1e-4, outer(solve(A_in, Y_in, w, l2))
+    h = 1e-4
+    base = outer(solve(A_in, Y_in, w, l2))
     gains = [
-        base - outer(solve(np.vstack([A_in, np.append(1, x)]), np.vstack([Y_in, p]), np.append(w, h), l2))
+        base
+        - outer(
+            solve(np.vstack([A_in, np.append(1, x)]), np.vstack([Y_in, p]), np.append(w, h), l2)
+        )
         for x, p in zip(X, P)
     ]
     return np.array(gains)
 
 
 def test_bilevel_takes_the_point_of_the_steepest_fall_of_equation_10(rng):
-    X, L = rng.normal(size=(15, 3)), rng.normal(size=(4, 3))
-    P, y = rng.dirichlet(np.ones(3), size=15), np.array([0, 1, 2, 1])
+    X = rng.normal(size=(15, 3))
+    L = rng.normal(size=(4, 3))
+    P = rng.dirichlet(np.ones(3), size=15)
+    y = np.array([0, 1, 2, 1])
     first = BilevelQuery(0.05).query(1, features=X, probabilities=P, labelled=L, labels=y)
     gains = best_by_finite_differences(X, P, L[:, None], y, 0.05)
     assert first[0] == np.argmax(gains)
-    assert np.partition(gains, -2)[-2] < gains.max() * 0.999  # the second best is another
+    # the second best is another
+    assert np.partition(gains, -2)[-2] < gains.max() * 0.999
 
 
 def test_bilevel_goes_on_as_if_the_selected_points_had_been_labelled_so(rng):
-    X, L = rng.normal(size=(30, 4)), rng.normal(size=(3, 4))
-    y, labels = rng.integers(3, size=30), np.arange(3)
-    P = np.eye(3)[y]  # hard guesses: then selecting and labelling are the same to the inner problem
+    X = rng.normal(size=(30, 4))
+    L = rng.normal(size=(3, 4))
+    y = rng.integers(3, size=30)
+    labels = np.arange(3)
+    # hard guesses: then selecting and labelling are the same to the inner problem
+    P = np.eye(3)[y]
     both = BilevelQuery(0.01).query(2, features=X, probabilities=P, labelled=L, labels=labels)
     rest = np.delete(np.arange(30), both[0])
     joined = dict(labelled=np.vstack([L, X[both[:1]]]), labels=np.append(labels, y[both[0]]))
@@ -188,17 +222,26 @@ def test_bilevel_goes_on_as_if_the_selected_points_had_been_labelled_so(rng):
 
 
 def test_variants_that_are_all_the_same_change_nothing(rng):
-    X, L = rng.normal(size=(30, 4)), rng.normal(size=(3, 4))
+    X = rng.normal(size=(30, 4))
+    L = rng.normal(size=(3, 4))
     asked = dict(features=X, probabilities=rng.dirichlet(np.ones(3), size=30), labels=np.arange(3))
     plain = BilevelQuery(0.01).query(5, labelled=L, **asked)
     query = BilevelQuery(0.01, variants=lambda i: np.repeat(X[i : i + 1], 3, axis=0))
-    np.testing.assert_array_equal(query.query(5, labelled=np.repeat(L[:, None], 3, axis=1), **asked), plain)
+    np.testing.assert_array_equal(
+        query.query(5, labelled=np.repeat(L[:, None], 3, axis=1), **asked), plain
+    )
 
 
 def test_bilevel_does_not_ask_for_the_same_thing_twice(rng):
-    # two tight clusters that nobody has labelled, one of them of 60 points: a batch of two takes one of each
+    # two tight clusters that nobody has labelled, one of them of 60 points: a batch of two takes
+    # one of each
     L = np.array([[0.0, 3.0], [0.1, 3.0], [0.0, -3.0]])
-    X = np.vstack([[3.0, 0.0] + 0.01 * rng.normal(size=(60, 2)), [-3.0, 0.0] + 0.01 * rng.normal(size=(20, 2))])
+    X = np.vstack(
+        [
+            [3.0, 0.0] + 0.01 * rng.normal(size=(60, 2)),
+            [-3.0, 0.0] + 0.01 * rng.normal(size=(20, 2)),
+        ]
+    )
     P = np.repeat([[0.1, 0.1, 0.8, 0.0], [0.1, 0.1, 0.0, 0.8]], [60, 20], axis=0)
     chosen = BilevelQuery(1e-2).query(2, features=X, probabilities=P, labelled=L, labels=[0, 0, 1])
     assert {c < 60 for c in chosen.tolist()} == {True, False}
@@ -210,7 +253,9 @@ def test_bilevel_works_where_a_class_was_never_labelled(pool):
 
 def test_conjugate_gradients_to_the_end_are_exact(pool):
     exact = BilevelQuery(0.1).query(6, **pool)
-    np.testing.assert_array_equal(BilevelQuery(0.1, ihvp=ConjugateGradients(500)).query(6, **pool), exact)
+    np.testing.assert_array_equal(
+        BilevelQuery(0.1, ihvp=ConjugateGradients(500)).query(6, **pool), exact
+    )
 
 
 # --- bad input
@@ -220,7 +265,8 @@ def test_conjugate_gradients_to_the_end_are_exact(pool):
 @pytest.mark.parametrize("n", [0, 41, 2.5, True])
 def test_a_batch_larger_than_the_pool_is_refused(acquisition, n, pool):
     with pytest.raises(
-        ValueError, match=r"n must be an integer of at least 1 and at most 40, got n=.* than the pool has"
+        ValueError,
+        match=r"n must be an integer of at least 1 and at most 40, got n=.* than the pool has",
     ):
         acquisition.query(n, **pool)
 
@@ -235,9 +281,18 @@ def test_an_empty_pool_is_refused(acquisition, pool):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (dict(probabilities=np.full((40, 3), 0.5)), "add up to 1 in every row, .* sums from 1.5 to 1.5"),
-        (dict(probabilities=np.tile([1.5, -0.5, 0.0], (40, 1))), "at least 0 .* got values from -0.5 on"),
-        (dict(probabilities=np.full((39, 2), 0.5)), "the pool has one size only, got 40 by features, 39 by prob"),
+        (
+            dict(probabilities=np.full((40, 3), 0.5)),
+            "add up to 1 in every row, .* sums from 1.5 to 1.5",
+        ),
+        (
+            dict(probabilities=np.tile([1.5, -0.5, 0.0], (40, 1))),
+            "at least 0 .* got values from -0.5 on",
+        ),
+        (
+            dict(probabilities=np.full((39, 2), 0.5)),
+            "the pool has one size only, got 40 by features, 39 by prob",
+        ),
         (dict(labelled=np.zeros((6, 4))), r"labelled must have shape .l, 5. .* got .6, 4."),
         (dict(labels=[0, 1]), "one label for each of 6 labelled points, got 2"),
         (dict(labels=list("abcabd"), classes=list("abc")), "labels holds d: a class"),
@@ -257,13 +312,16 @@ def test_variants_of_the_wrong_shape_are_refused(pool):
 
 
 def test_cluster_margin_lets_groups_of_unsure_points_take_turns_the_smallest_first():
-    X = np.array([[0.0], [0.1], [0.2], [0.3], [9.0], [9.1], [9.2], [5.0]])  # two groups of unsure points, a sure one
+    # two groups of unsure points, a sure one
+    X = np.array([[0.0], [0.1], [0.2], [0.3], [9.0], [9.1], [9.2], [5.0]])
     margin = np.array([0.03, 0.01, 0.02, 0.04, 0.2, 0.1, 0.3, 0.9])
     P = np.stack([(1 + margin) / 2, (1 - margin) / 2], axis=1)
     chosen = ClusterMarginQuery(factor=3, random_state=0).query(2, features=X, probabilities=P)
-    assert chosen.tolist() == [5, 1]  # the least margin of the smaller group, then of the larger
+    # the least margin of the smaller group, then of the larger
+    assert chosen.tolist() == [5, 1]
     few = ClusterMarginQuery(factor=1, random_state=0).query(2, features=X, probabilities=P)
-    assert sorted(few) == [1, 2]  # without a choice it is the margin alone
+    # without a choice it is the margin alone
+    assert sorted(few) == [1, 2]
 
 
 def test_what_is_within_reach_stays_and_the_rest_is_pulled_back_along_its_way(rng):
@@ -292,12 +350,17 @@ def test_bilevel_gives_a_batch_where_one_row_of_fifty_lies_twenty_times_as_far_o
     rest = np.setdiff1d(np.arange(len(X)), labelled)
     model = LogisticRegression(max_iter=3000).fit(X[labelled], y[labelled])
     known = dict(labelled=X[labelled], labels=y[labelled], classes=model.classes_)
-    chosen = BilevelQuery().query(10, features=X[rest], probabilities=model.predict_proba(X[rest]), **known)
+    chosen = BilevelQuery().query(
+        10, features=X[rest], probabilities=model.predict_proba(X[rest]), **known
+    )
     assert np.isin(rest[chosen], far).sum() <= 5
 
 
-def test_where_the_inner_problem_does_not_converge_the_penalty_is_raised_and_told(pool, monkeypatch):
-    choose, tried = BilevelQuery._choose, []
+def test_where_the_inner_problem_does_not_converge_the_penalty_is_raised_and_told(
+    pool, monkeypatch
+):
+    choose = BilevelQuery._choose
+    tried = []
 
     def fails_below(self, problem, *args):
         tried.append(problem.l2)

@@ -27,11 +27,19 @@ def test_every_answer_is_on_disk_before_the_next_and_a_new_loop_goes_on_there(tm
     for i in (0, 1):
         loop.label(i, "a")
         assert json.loads(path.read_text())["answers"][-1] == [i, "a"]
-    resumed = ActiveLoop(lambda *_: pytest.fail("asked again"), n_pool=20, classes=["a", "b"], batch_size=4, path=path)
-    assert resumed.next() == [2, 3]  # the batch that was begun
+    resumed = ActiveLoop(
+        lambda *_: pytest.fail("asked again"),
+        n_pool=20,
+        classes=["a", "b"],
+        batch_size=4,
+        path=path,
+    )
+    # the batch that was begun
+    assert resumed.next() == [2, 3]
     resumed.label(2, None)
     resumed.label(3, "b")
-    resumed.label(0, "b")  # a correction
+    # a correction
+    resumed.label(0, "b")
     resumed = ActiveLoop(in_order, n_pool=20, classes=["a", "b"], batch_size=4, path=path)
     assert resumed.labelled.tolist() == [0, 1, 3]
     assert resumed.labels.tolist() == ["b", "a", "b"]
@@ -46,7 +54,16 @@ def test_the_loop_ends_with_the_pool():
     assert loop.next() == []
 
 
-PROPOSALS = [0, 0, 1], [0, 1], [0, 1, 20], [0, 1, 2], None, [0.5, 1, 3], ["a", "b", "c"], [[0], [1], [3]]
+PROPOSALS = (
+    [0, 0, 1],
+    [0, 1],
+    [0, 1, 20],
+    [0, 1, 2],
+    None,
+    [0.5, 1, 3],
+    ["a", "b", "c"],
+    [[0], [1], [3]],
+)
 
 
 @pytest.mark.parametrize("bad", [lambda *_, p=p: p for p in PROPOSALS])
@@ -74,23 +91,40 @@ def test_labels_and_points_that_are_none_are_refused():
         loop.label(20, "a")
     with pytest.raises(ValueError, match="index must be an integer"):
         loop.label(2.7, "a")
-    for changes in (dict(n_pool=0), dict(batch_size=21), dict(classes=["a"]), dict(classes=["a", "a"])):
+    for changes in (
+        dict(n_pool=0),
+        dict(batch_size=21),
+        dict(classes=["a"]),
+        dict(classes=["a", "a"]),
+    ):
         with pytest.raises(ValueError):  # noqa: PT011 (each message is its own)
             ActiveLoop(in_order, **{"n_pool": 20, "classes": ["a", "b"], **changes})
 
 
 @pytest.mark.parametrize(
-    "classes", [np.array([3, 5]), np.array([False, True]), np.array(["a", "b"]), range(2), [0.0, np.nan], DAYS]
+    "classes",
+    [
+        np.array([3, 5]),
+        np.array([False, True]),
+        np.array(["a", "b"]),
+        range(2),
+        [0.0, np.nan],
+        DAYS,
+    ],
 )
 def test_classes_of_any_kind_are_saved_and_read_back(classes, tmp_path):
-    make = partial(ActiveLoop, in_order, n_pool=20, classes=classes, batch_size=3, path=tmp_path / "a.json")
+    make = partial(
+        ActiveLoop, in_order, n_pool=20, classes=classes, batch_size=3, path=tmp_path / "a.json"
+    )
     make().run(lambda i: classes[i % 2], n_rounds=1)
     np.testing.assert_array_equal(make().labels, np.asarray(classes)[[0, 1, 0]])
 
 
 @pytest.mark.parametrize("classes", [[0, "a"], [0, False], [1, 1.0], [[1], [2]]])
 def test_classes_that_are_no_different_labels_of_one_kind_are_refused(classes):
-    with pytest.raises(ValueError, match="classes must be at least 2 different labels, all words or none"):
+    with pytest.raises(
+        ValueError, match="classes must be at least 2 different labels, all words or none"
+    ):
         ActiveLoop(in_order, n_pool=20, classes=classes, batch_size=3)
 
 
@@ -117,7 +151,9 @@ DAMAGED = [
 def test_a_damaged_file_of_answers_is_refused_by_name_and_left_alone(content, tmp_path):
     path = tmp_path / "a.json"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=rf"{path} holds no answers of an ActiveLoop .*: move it away"):
+    with pytest.raises(
+        ValueError, match=rf"{path} holds no answers of an ActiveLoop .*: move it away"
+    ):
         ActiveLoop(in_order, n_pool=20, classes=[0, 1], path=path)
     assert path.read_bytes() == content
 
@@ -131,12 +167,15 @@ def test_a_folder_for_a_file_of_answers_is_refused_before_anything_is_trained(tm
 
 
 def of_digits(path, propose=in_order, **options):
-    return ActiveLoop(propose, **{"n_pool": 400, "classes": range(10), "batch_size": 4, "path": path} | options)
+    return ActiveLoop(
+        propose, **{"n_pool": 400, "classes": range(10), "batch_size": 4, "path": path} | options
+    )
 
 
 def test_what_one_session_writes_is_there_after_another_one_has_written(tmp_path):
     path = tmp_path / "a.json"
-    one, other = of_digits(path), of_digits(path)
+    one = of_digits(path)
+    other = of_digits(path)
     assert one.next() == other.next() == [0, 1, 2, 3]
     one.label(0, 7)
     other.label(1, 8)
@@ -173,12 +212,16 @@ def test_points_that_are_answered_during_the_training_are_not_asked_for(tmp_path
 
 
 def test_of_two_answers_to_one_point_the_later_one_stays_and_a_warning_says_so(tmp_path):
-    one, other = of_digits(tmp_path / "a.json"), of_digits(tmp_path / "a.json")
+    one = of_digits(tmp_path / "a.json")
+    other = of_digits(tmp_path / "a.json")
     one.label(0, 7)
-    with pytest.warns(UserWarning, match="point 0 was answered by another session, 7; the later answer stays, 8"):
+    with pytest.warns(
+        UserWarning, match="point 0 was answered by another session, 7; the later answer stays, 8"
+    ):
         other.label(0, 8)
     with warnings.catch_warnings(action="error"):
-        other.label(0, 9)  # its own correction
+        # its own correction
+        other.label(0, 9)
         one.label(1, 1)
         one.label(0, 9)
     assert of_digits(tmp_path / "a.json").answers == {0: 9, 1: 1}
@@ -188,7 +231,13 @@ PROCESS = """
 import sys
 from handful.active import ActiveLoop
 path, first, step = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-loop = ActiveLoop(lambda labelled, labels, pool, n: pool[:n], n_pool=400, classes=range(10), batch_size=4, path=path)
+loop = ActiveLoop(
+    lambda labelled, labels, pool, n: pool[:n],
+    n_pool=400,
+    classes=range(10),
+    batch_size=4,
+    path=path,
+)
 for i in range(first, 400, step):
     loop.label(i, i % 10)
     print(i, flush=True)
@@ -220,7 +269,8 @@ def test_a_process_that_is_killed_loses_no_answer_that_was_given(tmp_path):
     loop = of_digits(path)
     assert set(given) <= set(loop.answers)
     assert len(loop.answers) <= len(given) + 1
-    loop.label(399, 9)  # no lock is left
+    # no lock is left
+    loop.label(399, 9)
     assert of_digits(path).answers[399] == 9
 
 
@@ -235,7 +285,9 @@ def make(path=None, propose=None):
     propose = propose or (lambda labelled, labels, pool, n: pool[:n])
     loop = ActiveLoop(propose, n_pool=12, classes=["yes", "no"], batch_size=3, path=path)
     pictures = np.random.default_rng(0).random((12, 4, 5))
-    return LabellingPanel(loop, SOUND, 8000, pictures=pictures, names=[f"<{i}>.wav" for i in range(12)])
+    return LabellingPanel(
+        loop, SOUND, 8000, pictures=pictures, names=[f"<{i}>.wav" for i in range(12)]
+    )
 
 
 def buttons(panel):
@@ -269,7 +321,8 @@ def test_a_new_session_shows_the_batch_that_was_begun(tmp_path):
 
 
 def test_two_panels_of_one_file_show_the_answers_of_both(tmp_path):
-    one, other = make(tmp_path / "a.json"), make(tmp_path / "a.json")
+    one = make(tmp_path / "a.json")
+    other = make(tmp_path / "a.json")
     buttons(one)[0].value = "yes"
     buttons(other)[1].value = "no"
     assert "2 of 3 answered" in other._status.value

@@ -1,4 +1,5 @@
-"""Pools of sparse rows, such as TF-IDF of texts: every rule asks for the points that it asks for of dense rows."""
+"""Pools of sparse rows, such as TF-IDF of texts: every rule asks for the points that it asks for of
+dense rows."""
 
 import numpy as np
 import pytest
@@ -36,7 +37,9 @@ def texts(n=300, n_words=60, seed=0):
     y = rng.integers(0, 3, n)
     favourites = rng.dirichlet(np.full(n_words, 0.3), size=3)
     words = [rng.choice(n_words, size=rng.integers(5, 30), p=favourites[c]) for c in y]
-    return TfidfVectorizer().fit_transform([" ".join(["every", *(f"w{w}" for w in ws)]) for ws in words]), y
+    return TfidfVectorizer().fit_transform(
+        [" ".join(["every", *(f"w{w}" for w in ws)]) for ws in words]
+    ), y
 
 
 X, Y = texts()
@@ -64,7 +67,8 @@ def test_sparse_rows_are_asked_for_as_dense_ones(query, form):
 def test_entries_that_are_stored_in_parts_are_added_up_and_the_pool_is_not_touched(query):
     whole = sparse.csr_array(X[POOL])
     parts = whole.copy()
-    parts.data, parts.indices = np.repeat(whole.data / 2, 2), np.repeat(whole.indices, 2)
+    parts.data = np.repeat(whole.data / 2, 2)
+    parts.indices = np.repeat(whole.indices, 2)
     parts.indptr = 2 * whole.indptr
     before = parts.data.copy()
     np.testing.assert_array_equal(ask(query, parts, X[LABELLED]), ask(query, whole, X[LABELLED]))
@@ -83,11 +87,15 @@ def test_far_rows_are_pulled_back_as_dense_ones_are_and_stay_sparse():
     pulled = within_reach(far)(far)
     assert sparse.issparse(pulled)
     assert pulled.nnz <= far.nnz + 9 * 3
-    np.testing.assert_allclose(pulled.toarray(), within_reach(far.toarray())(far.toarray()), atol=1e-12)
+    np.testing.assert_allclose(
+        pulled.toarray(), within_reach(far.toarray())(far.toarray()), atol=1e-12
+    )
 
 
 def test_what_cannot_be_sparse_says_so():
-    with pytest.raises(ValueError, match=r"variants of points need dense features, got sparse ones: use .*toarray"):
+    with pytest.raises(
+        ValueError, match=r"variants of points need dense features, got sparse ones: use .*toarray"
+    ):
         ask(BilevelQuery(variants=lambda i: np.zeros((2, X.shape[1]))), X[POOL], X[LABELLED])
     with pytest.raises(ValueError, match="labelled must have shape"):
         ask(UniformQuery(), X[POOL], X[LABELLED][:, :5])
@@ -103,7 +111,9 @@ def test_a_loop_labels_a_pool_of_texts():
             return pool[KMeansQuery(random_state=0).query(n, features=X[pool])]
         model = LogisticRegression(C=10).fit(X[labelled], labels)
         return pool[
-            ClusterMarginQuery(random_state=0).query(n, features=X[pool], probabilities=model.predict_proba(X[pool]))
+            ClusterMarginQuery(random_state=0).query(
+                n, features=X[pool], probabilities=model.predict_proba(X[pool])
+            )
         ]
 
     loop = ActiveLoop(propose, n_pool=X.shape[0], classes=range(3), batch_size=10)

@@ -34,7 +34,14 @@ from sklearn.ensemble import (
     VotingClassifier,
 )
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge, RidgeClassifier, SGDClassifier
+from sklearn.linear_model import (
+    Lasso,
+    LinearRegression,
+    LogisticRegression,
+    Ridge,
+    RidgeClassifier,
+    SGDClassifier,
+)
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
@@ -52,7 +59,8 @@ FEW_TREES = RandomForestClassifier(10, random_state=0)
 def data():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 4))
-    return X, (X[:, 0] * X[:, 1] + 0.3 * rng.normal(size=400) > 0.8).astype(int)  # a class of about 20 %
+    # a class of about 20 %
+    return X, (X[:, 0] * X[:, 1] + 0.3 * rng.normal(size=400) > 0.8).astype(int)
 
 
 def for_estimator(estimator, **options):
@@ -65,7 +73,8 @@ def for_estimator(estimator, **options):
 
 @pytest.mark.parametrize("forest", [None, ExtraTreesClassifier(20, max_leaf_nodes=8)])
 def test_inner_products_of_all_components_are_the_share_of_trees_in_which_rows_meet(data, forest):
-    X, y = data[0][:60], data[1][:60]
+    X = data[0][:60]
+    y = data[1][:60]
     proxy = TreeLeaves(forest, n_components=1000, random_state=0)
     Z = proxy.fit_transform(X, y)
     leaves = proxy.forest_.apply(X)
@@ -133,22 +142,31 @@ def mixed(X):
     """A frame of numbers with gaps, a category and a flag."""
     frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": X[:, 3]})
     frame.loc[::7, "a"] = np.nan
-    frame["colour"] = pd.Categorical(np.array(["red", "green", None], dtype=object)[np.digitize(X[:, 2], [-0.4, 0.4])])
+    frame["colour"] = pd.Categorical(
+        np.array(["red", "green", None], dtype=object)[np.digitize(X[:, 2], [-0.4, 0.4])]
+    )
     return frame.assign(flag=pd.array(X[:, 3] > 0, dtype="boolean"))
 
 
 @pytest.mark.parametrize("boosting", [HistGradientBoostingClassifier(max_iter=5, random_state=0)])
-@pytest.mark.parametrize("wrap", [lambda one: one, lambda one: GridSearchCV(one, {"max_iter": [5]}, cv=2)])
-def test_a_frame_with_gaps_and_categories_goes_to_the_estimator_that_takes_it_as_it_is(data, boosting, wrap):
+@pytest.mark.parametrize(
+    "wrap", [lambda one: one, lambda one: GridSearchCV(one, {"max_iter": [5]}, cv=2)]
+)
+def test_a_frame_with_gaps_and_categories_goes_to_the_estimator_that_takes_it_as_it_is(
+    data, boosting, wrap
+):
     X, y = data
-    frame, model = mixed(X), wrap(boosting)
+    frame = mixed(X)
+    model = wrap(boosting)
     few = for_estimator(model, size=60).fit(frame, y)
     X_small, y_small, weights = few.take(frame, y)
     assert list(few.feature_names_in_) == ["a", "b", "c", "colour", "flag"]
     assert weights.sum() == pytest.approx(len(y))
     assert few.trials_[few.chosen_] == min(few.trials_.values())
     assert 0 < clone(model).fit(X_small, y_small, sample_weight=weights).score(frame, y) <= 1
-    found = compare({"few": few}, model, frame, y, sizes=[60], seeds=1, controls=False, verbose=False)
+    found = compare(
+        {"few": few}, model, frame, y, sizes=[60], seeds=1, controls=False, verbose=False
+    )
     assert found.frame["error"].eq("").all()
     small = CoresetEstimator(for_estimator(model, size=60), model).fit(frame, y)
     np.testing.assert_array_equal(small.selector_.indices_, few.indices_)
@@ -159,13 +177,22 @@ def test_a_frame_with_gaps_and_categories_goes_to_the_estimator_that_takes_it_as
 
 def test_votes_of_pipelines_take_what_each_of_them_encodes(data):
     X, y = data
-    encode = make_column_transformer((OneHotEncoder(), ["colour"]), (SimpleImputer(), ["a", "b", "c"]))
+    encode = make_column_transformer(
+        (OneHotEncoder(), ["colour"]), (SimpleImputer(), ["a", "b", "c"])
+    )
     pipes = [(name, make_pipeline(encode, FEW_TREES)) for name in ("a", "b")]
-    with pytest.warns(UserWarning, match="VotingClassifier.fit takes no sample_weight for its RandomForestClassifier"):
+    with pytest.warns(
+        UserWarning,
+        match="VotingClassifier.fit takes no sample_weight for its RandomForestClassifier",
+    ):
         few = for_estimator(VotingClassifier(pipes, voting="soft")).fit(mixed(X), y)
     assert len(set(few.trials_.values())) > 1
-    with pytest.raises(ValueError, match=r"contains NaN.*VotingClassifier is to train on these rows"):
-        for_estimator(VotingClassifier([("a", LogisticRegression()), ("b", FEW_TREES)])).fit(mixed(X)[["a", "b"]], y)
+    with pytest.raises(
+        ValueError, match=r"contains NaN.*VotingClassifier is to train on these rows"
+    ):
+        for_estimator(VotingClassifier([("a", LogisticRegression()), ("b", FEW_TREES)])).fit(
+            mixed(X)[["a", "b"]], y
+        )
 
 
 def test_a_step_that_resamples_is_refused_by_name(data):
@@ -190,7 +217,9 @@ def test_gaps_change_nothing_where_there_are_none_and_rows_keep_them_in_the_tria
 
 
 def test_an_unknown_family_is_refused_by_name_and_a_proxy_of_ones_own_is_the_way_out(data):
-    with pytest.raises(ValueError, match=r"GaussianNB is of no family .*trees \(sklearn.tree.*proxy=Nystrom"):
+    with pytest.raises(
+        ValueError, match=r"GaussianNB is of no family .*trees \(sklearn.tree.*proxy=Nystrom"
+    ):
         AnyEstimatorCoreset(GaussianNB(), size=30).fit(*data)
     few = for_estimator(GaussianNB(), proxy=Nystrom(RBF(), n_landmarks=50)).fit(*data)
     assert set(few.trials_) == {"proxy", "k-means++ 1", "stratified draw 2"}
@@ -199,13 +228,20 @@ def test_an_unknown_family_is_refused_by_name_and_a_proxy_of_ones_own_is_the_way
 def test_what_wraps_an_estimator_is_of_its_family():
     search = GridSearchCV(LogisticRegression(C=0.5), {"C": [1.0]})
     tried = [replace(one, own=False) for one in candidates_for(LogisticRegression(C=0.5), 100.0)]
-    for wrapped in (search, GridSearchCV(make_pipeline(StandardScaler(), LogisticRegression(C=0.5)), {})):
+    for wrapped in (
+        search,
+        GridSearchCV(make_pipeline(StandardScaler(), LogisticRegression(C=0.5)), {}),
+    ):
         assert candidates_for(wrapped, 100.0) == tried
 
 
-@pytest.mark.parametrize("other", ["forest", KMeans(2), make_pipeline(StandardScaler()), LogisticRegression])
+@pytest.mark.parametrize(
+    "other", ["forest", KMeans(2), make_pipeline(StandardScaler()), LogisticRegression]
+)
 def test_only_classifiers_and_regressors_are_trained(other, data):
-    with pytest.raises(TypeError, match=r"must be a classifier or a regressor|give LogisticRegression"):
+    with pytest.raises(
+        TypeError, match=r"must be a classifier or a regressor|give LogisticRegression"
+    ):
         AnyEstimatorCoreset(other, size=30).fit(*data)
 
 
@@ -213,7 +249,9 @@ def test_only_classifiers_and_regressors_are_trained(other, data):
 
 
 def test_a_warm_start_carries_nothing_from_trial_to_trial(data):
-    forests = [RandomForestClassifier(10, random_state=0, warm_start=warm) for warm in (True, False)]
+    forests = [
+        RandomForestClassifier(10, random_state=0, warm_start=warm) for warm in (True, False)
+    ]
     warm, cold = (for_estimator(forest).fit(*data) for forest in forests)
     assert len(set(warm.trials_.values())) > 1
     assert warm.trials_ == cold.trials_
@@ -226,7 +264,8 @@ def test_the_loss_is_sklearns_with_probabilities_of_at_least_a_thousandth(data):
     shares = np.maximum(model.predict_proba(X[100:]), 1e-3)
     plain = log_loss(y[100:], shares / shares.sum(axis=1, keepdims=True), sample_weight=weights)
     assert held_out_loss(model, X[100:], y[100:], weights) == pytest.approx(plain)
-    assert held_out_loss(model, X[:1], np.array([7])) == pytest.approx(-np.log(1e-3))  # a class that it never saw
+    # a class that it never saw
+    assert held_out_loss(model, X[:1], np.array([7])) == pytest.approx(-np.log(1e-3))
 
 
 @pytest.mark.parametrize(
@@ -263,14 +302,19 @@ def test_a_linear_model_gets_the_choice_of_its_own_problem_from_all_rows(data, e
     y = (X @ [1.0, -2.0, 0.5, 0.0] + np.random.default_rng(3).logistic(size=400) > 2.0).astype(int)
     few = for_estimator(estimator).fit(X, y)
     assert few.trials_ == {}
-    own = Logistic(1 / 200, fit_intercept=False) if estimator.get_params().get("C") else LeastSquares(2.0 / 400)
+    own = (
+        Logistic(1 / 200, fit_intercept=False)
+        if estimator.get_params().get("C")
+        else LeastSquares(2.0 / 400)
+    )
     direct = BilevelCoreset(own, size=30, weighting="optimised", random_state=0).fit(X, y)
 
     def loss(selector):
         X_small, y_small, weights = selector.take(X, y)
         return held_out_loss(clone(estimator).fit(X_small, y_small, sample_weight=weights), X, y)
 
-    assert abs(loss(few) - loss(direct)) < 5e-4  # another start
+    # another start
+    assert abs(loss(few) - loss(direct)) < 5e-4
 
 
 @pytest.mark.parametrize("estimator", [LogisticRegression(), LinearSVC(random_state=0)])
@@ -280,7 +324,9 @@ def test_linear_models_choose_from_sparse_rows_and_others_say_what_to_put_in_fro
     dense, thin = (for_estimator(estimator).fit(rows, y) for rows in (X, csr_matrix(X)))
     assert dense.chosen_ == thin.chosen_
     assert set(thin.trials_) == set(dense.trials_)
-    with pytest.raises(ValueError, match=r"X is sparse.*put a TruncatedSVD in front.*RandomForestClassifier"):
+    with pytest.raises(
+        ValueError, match=r"X is sparse.*put a TruncatedSVD in front.*RandomForestClassifier"
+    ):
         for_estimator(FEW_TREES).fit(csr_matrix(X), y)
 
 
@@ -290,21 +336,28 @@ def test_words_are_refused_with_the_pipeline_as_the_way_out(data):
 
 
 def test_choices_that_the_estimator_cannot_tell_apart_are_told(data):
-    with pytest.warns(UserWarning, match=r"choices have the same loss.*HistGradientBoostingClassifier cannot tell"):
-        for_estimator(HistGradientBoostingClassifier(), n_draws=6, n_exchanges=0).fit(*data)  # 20 rows a leaf, of 30
+    with pytest.warns(
+        UserWarning, match=r"choices have the same loss.*HistGradientBoostingClassifier cannot tell"
+    ):
+        # 20 rows a leaf, of 30
+        for_estimator(HistGradientBoostingClassifier(), n_draws=6, n_exchanges=0).fit(*data)
 
 
 def test_rows_whose_weights_were_optimised_are_not_exchanged():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1200, 8))
     y = (X @ rng.normal(size=8) + 0.1 * rng.logistic(size=1200) > 0).astype(int)
-    few = for_estimator(SGDClassifier(loss="log_loss", random_state=0), n_draws=0, n_exchanges=20).fit(X, y)
+    few = for_estimator(
+        SGDClassifier(loss="log_loss", random_state=0), n_draws=0, n_exchanges=20
+    ).fit(X, y)
     assert few.chosen_ == "linear"
     assert few.exchanges_ == []
 
 
 def test_trials_in_other_processes_are_the_same(data):
-    alone, spread = (for_estimator(FEW_TREES, n_jobs=n, n_exchanges=11).fit(*data) for n in (None, 3))
+    alone, spread = (
+        for_estimator(FEW_TREES, n_jobs=n, n_exchanges=11).fit(*data) for n in (None, 3)
+    )
     assert alone.trials_ == spread.trials_
     assert 0 < len(alone.exchanges_) < 11
     assert alone.exchanges_ == spread.exchanges_
@@ -325,12 +378,16 @@ def test_all_rows_can_be_chosen(data):
     assert few.trials_ == {}
 
 
-@pytest.mark.parametrize("regressor", [RandomForestRegressor(10, random_state=0), Lasso(0.1), KNeighborsRegressor()])
+@pytest.mark.parametrize(
+    "regressor", [RandomForestRegressor(10, random_state=0), Lasso(0.1), KNeighborsRegressor()]
+)
 def test_targets_of_a_regression_go_to_regressors(data, regressor):
     X, _ = data
     few = for_estimator(regressor).fit(X, X[:, 0] * 2.5 + 0.1)
     assert few.trials_[few.chosen_] == min(few.trials_.values())
-    with pytest.raises(ValueError, match="RandomForestClassifier is a classifier, but y holds the targets"):
+    with pytest.raises(
+        ValueError, match="RandomForestClassifier is a classifier, but y holds the targets"
+    ):
         for_estimator(FEW_TREES).fit(X, X[:, 0])
 
 
@@ -352,7 +409,8 @@ def test_what_was_chosen_is_kept_in_memory(data, tmp_path):
     kept = sorted(path.name for path in tmp_path.rglob("output.pkl"))
     other = for_estimator(DecisionTreeClassifier(random_state=0), memory=str(tmp_path)).fit(X, y)
     assert kept
-    assert sorted(path.name for path in tmp_path.rglob("output.pkl")) == kept  # the same choices, not made again
+    # the same choices, not made again
+    assert sorted(path.name for path in tmp_path.rglob("output.pkl")) == kept
     assert set(other.trials_) == set(first.trials_)
     np.testing.assert_array_equal(first.indices_, for_estimator(FEW_TREES).fit(X, y).indices_)
 
@@ -394,16 +452,24 @@ def test_another_score_than_the_loss_can_judge(data):
     assert few.trials_[few.chosen_] == min(few.trials_.values())
 
 
-@pytest.mark.parametrize("estimator", [FEW_TREES, LogisticRegression(), Ridge(), KNeighborsRegressor()])
+@pytest.mark.parametrize(
+    "estimator", [FEW_TREES, LogisticRegression(), Ridge(), KNeighborsRegressor()]
+)
 @pytest.mark.parametrize("order", ["by class", "one of a class"])
 def test_parts_of_a_stream_may_hold_one_class(data, estimator, order):
     X, y = data
-    rows = np.argsort(y, kind="stable") if order == "by class" else np.r_[np.flatnonzero(y)[:1], np.flatnonzero(y == 0)]
-    X, y = X[rows], y[rows]
+    rows = (
+        np.argsort(y, kind="stable")
+        if order == "by class"
+        else np.r_[np.flatnonzero(y)[:1], np.flatnonzero(y == 0)]
+    )
+    X = X[rows]
+    y = y[rows]
     stream = MergeReduce(for_estimator(estimator), size=30, leaf_size=60, random_state=0)
     for start in range(0, len(y), 50):
         stream = stream.partial_fit(X[start : start + 50], y[start : start + 50])
-    chosen, weights = stream.indices_, stream.weights_
+    chosen = stream.indices_
+    weights = stream.weights_
     assert 2 <= len(chosen) <= 30
     assert weights.sum() == pytest.approx(len(y))
     if order == "by class":

@@ -1,4 +1,5 @@
-"""Attribution against leaving rows out and training again; suspects against models that never saw the row."""
+"""Attribution against leaving rows out and training again; suspects against models that never saw
+the row."""
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,11 @@ from handful.bilevel import GaussianMixture
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 from sklearn.datasets import load_digits
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
@@ -30,7 +35,8 @@ def noisy():
 
 
 def trained(X, Y, penalty, classes):
-    """Parameters (p, k) that minimise the sum of losses and the penalty, slowly; softmax for several classes."""
+    """Parameters (p, k) that minimise the sum of losses and the penalty, slowly; softmax for
+    several classes."""
     A = np.column_stack([X, np.ones(len(X))])
 
     def objective(w):
@@ -38,7 +44,9 @@ def trained(X, Y, penalty, classes):
         return row_losses(W, A, Y, classes).sum() + penalty / 2 * (W[:-1] ** 2).sum()
 
     start = np.zeros(A.shape[1] * Y.shape[1])
-    return minimize(objective, start, method="BFGS", options={"gtol": 1e-7}).x.reshape(A.shape[1], -1)
+    return minimize(objective, start, method="BFGS", options={"gtol": 1e-7}).x.reshape(
+        A.shape[1], -1
+    )
 
 
 def row_losses(W, A, Y, classes):
@@ -53,13 +61,17 @@ def row_losses(W, A, Y, classes):
 @pytest.mark.parametrize("kind", ["two classes", "three classes", "targets"])
 def test_influence_is_the_rise_of_the_loss_found_by_leaving_rows_out_and_training_again(kind):
     rng = np.random.default_rng(1)
-    X, T = rng.normal(size=(30, 2)), rng.normal(size=(6, 2))
+    X = rng.normal(size=(30, 2))
+    T = rng.normal(size=(6, 2))
     targets = {
         "two classes": lambda Z: (Z[:, 0] + 0.5 * rng.normal(size=len(Z)) > 0).astype(int),
-        "three classes": lambda Z: np.digitize(Z[:, 0] + 0.5 * rng.normal(size=len(Z)), [-0.4, 0.4]),
+        "three classes": lambda Z: np.digitize(
+            Z[:, 0] + 0.5 * rng.normal(size=len(Z)), [-0.4, 0.4]
+        ),
         "targets": lambda Z: Z[:, 0] + 0.5 * rng.normal(size=len(Z)),
     }[kind]
-    y, t = targets(X), targets(T)
+    y = targets(X)
+    t = targets(T)
     classes = kind != "targets"
     problem = Logistic(L2) if classes else LeastSquares(L2)
     k = {"two classes": 1, "three classes": 3, "targets": 1}[kind]
@@ -72,7 +84,8 @@ def test_influence_is_the_rise_of_the_loss_found_by_leaving_rows_out_and_trainin
         W = trained(X[rest], Y[rest], L2 * 30, classes)
         if classes:
             rise[i] = row_losses(W, B, R, True) - row_losses(full, B, R, True)
-        else:  # the slope of the loss times what the prediction moves by, to which the score is equal
+        else:
+            # the slope of the loss times what the prediction moves by, to which the score is equal
             rise[i] = ((B @ full - R) * (B @ (W - full)))[:, 0]
     plain = influence(problem, X, y, T, t, rescaled=False)
     scores = influence(problem, X, y, T, t)
@@ -80,21 +93,30 @@ def test_influence_is_the_rise_of_the_loss_found_by_leaving_rows_out_and_trainin
         np.testing.assert_allclose(scores, rise, atol=1e-5)
     else:
         assert np.corrcoef(scores.ravel(), rise.ravel())[0, 1] > 0.99
-    assert np.abs(scores - rise).mean() < 0.8 * np.abs(plain - rise).mean()  # leverage counts
+    # leverage counts
+    assert np.abs(scores - rise).mean() < 0.8 * np.abs(plain - rise).mean()
 
 
 def test_influence_refuses_what_it_cannot_attribute(noisy):
     X, y = noisy
     with pytest.raises(TypeError, match="knows Logistic and LeastSquares, got GaussianMixture"):
         influence(GaussianMixture(2), X, y, X, y)
-    with pytest.raises(TypeError, match=r"LogisticRegression\(C=C\) give Logistic\(l2=1 / \(C \* 60\)\).*suspects"):
+    with pytest.raises(
+        TypeError, match=r"LogisticRegression\(C=C\) give Logistic\(l2=1 / \(C \* 60\)\).*suspects"
+    ):
         influence(LogisticRegression(), X, y, X, y)
     with pytest.raises(ValueError, match=r"y_test must hold the classes .* got \[2\] besides"):
         influence(Logistic(), X, y, X[:1], [2])
     with pytest.raises(ValueError, match="X_test must have the 2 columns of X, got 1"):
         influence(Logistic(), X, y, X[:, :1], y)
     with pytest.raises(MemoryError, match="principal components"):
-        influence(LeastSquares(), np.zeros((2, 400_000), dtype=np.float32), [0.0, 1.0], np.zeros((1, 400_000)), [0.0])
+        influence(
+            LeastSquares(),
+            np.zeros((2, 400_000), dtype=np.float32),
+            [0.0, 1.0],
+            np.zeros((1, 400_000)),
+            [0.0],
+        )
 
 
 # --- suspects
@@ -123,12 +145,19 @@ def test_a_forest_is_asked_for_its_out_of_bag_predictions(noisy):
     found = suspects(forest, X, y)
     own = forest.set_params(oob_score=True).fit(X, y).oob_decision_function_
     np.testing.assert_allclose(found.scores_, -np.log(np.maximum(own[np.arange(60), y], 1e-12)))
-    with pytest.raises(ValueError, match="in every bag of RandomForestClassifier: give n_estimators"):
+    with pytest.raises(
+        ValueError, match="in every bag of RandomForestClassifier: give n_estimators"
+    ):
         suspects(RandomForestClassifier(2, random_state=0), X, y)
 
 
 @pytest.mark.parametrize(
-    "model", [RandomForestRegressor(random_state=0), HistGradientBoostingRegressor(random_state=0), LeastSquares(1e-3)]
+    "model",
+    [
+        RandomForestRegressor(random_state=0),
+        HistGradientBoostingRegressor(random_state=0),
+        LeastSquares(1e-3),
+    ],
 )
 def test_a_target_far_off_comes_first(noisy, model):
     X = noisy[0]
@@ -138,21 +167,31 @@ def test_a_target_far_off_comes_first(noisy, model):
 
 
 @pytest.mark.parametrize(
-    "model", [Logistic(1e-2), LinearSVC(), RandomForestClassifier(min_samples_leaf=3), LogisticRegression(max_iter=500)]
+    "model",
+    [
+        Logistic(1e-2),
+        LinearSVC(),
+        RandomForestClassifier(min_samples_leaf=3),
+        LogisticRegression(max_iter=500),
+    ],
 )
 def test_flipped_digits_come_first_and_the_same_seed_gives_the_same(model):
     X, y = load_digits(return_X_y=True)
-    X, y = X[:600] / 16, y[:600].copy()
+    X = X[:600] / 16
+    y = y[:600].copy()
     y[:30] = (y[:30] + 3) % 10
     names = np.array(list("abcdefghij"))[y]
     found = suspects(model, X, names, random_state=0)
-    assert (found.indices_[:30] < 30).sum() >= 25  # by chance: 1.5
+    # by chance: 1.5
+    assert (found.indices_[:30] < 30).sum() >= 25
     np.testing.assert_array_equal(found.scores_, suspects(model, X, names, random_state=0).scores_)
 
 
 def test_a_pipeline_takes_words_and_the_suspects_come_as_they_are(noisy):
     X, y = noisy
-    frame = pd.DataFrame({"side": np.where(X[:, 0] > 0, "right", "left")}, index=[f"row {i}" for i in range(60)])
+    frame = pd.DataFrame(
+        {"side": np.where(X[:, 0] > 0, "right", "left")}, index=[f"row {i}" for i in range(60)]
+    )
     found = suspects(make_pipeline(OneHotEncoder(), LogisticRegression()), frame, y, random_state=0)
     rows, labels = found.take(5, frame, y)
     assert list(rows.index) == [f"row {i}" for i in found.indices_[:5]]
@@ -167,7 +206,11 @@ def test_misuse_of_suspects_is_named(noisy):
     X, y = noisy
     with pytest.raises(TypeError, match="must be a classifier or a regressor"):
         suspects(GaussianMixture(2), X, y)
-    with pytest.raises(ValueError, match="class 'rare' has 1 rows, fewer than n_folds=5: leave it out"):
+    with pytest.raises(
+        ValueError, match="class 'rare' has 1 rows, fewer than n_folds=5: leave it out"
+    ):
         suspects(Logistic(), X, np.array(["rare"] + 30 * ["a"] + 29 * ["b"]))
-    with pytest.raises(ValueError, match="class 0 has 4 rows, fewer than n_folds=5: give n_folds=4"):
+    with pytest.raises(
+        ValueError, match="class 0 has 4 rows, fewer than n_folds=5: give n_folds=4"
+    ):
         suspects(Logistic(), X[:8], np.arange(8) % 2)

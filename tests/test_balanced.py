@@ -1,4 +1,5 @@
-"""Balanced draws: right probabilities, totals that are kept, against plainer draws and a cube method row by row."""
+"""Balanced draws: right probabilities, totals that are kept, against plainer draws and a cube
+method row by row."""
 
 from itertools import combinations
 
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 
 
 def row_by_row(columns, probabilities, rng):
-    """The flight of Deville and Tillé (2004) by one null vector of all undecided rows a step, without the landing."""
+    """The flight of Deville and Tillé (2004) by one null vector of all undecided rows a step,
+    without the landing."""
     state = probabilities.copy()
     balanced = columns / probabilities[:, None]
     while True:
@@ -23,7 +25,8 @@ def row_by_row(columns, probabilities, rng):
         direction = np.linalg.svd(balanced[undecided].T)[2][-1]
         room = np.where(direction > 0, 1 - state[undecided], state[undecided]) / np.abs(direction)
         back = np.where(direction > 0, state[undecided], 1 - state[undecided]) / np.abs(direction)
-        ahead, behind = room.min(), back.min()
+        ahead = room.min()
+        behind = back.min()
         step = ahead if rng.random() < behind / (ahead + behind) else -behind
         state[undecided] += step * direction
 
@@ -40,11 +43,17 @@ def total_error(columns, probabilities, drawn):
     seed=st.integers(0, 2**31),
     is_equal=st.booleans(),
 )
-def test_the_size_is_exact_and_totals_are_kept_up_to_the_last_rows(n, n_columns, share, seed, is_equal):
+def test_the_size_is_exact_and_totals_are_kept_up_to_the_last_rows(
+    n, n_columns, share, seed, is_equal
+):
     rng = np.random.default_rng(seed)
     size = max(1, round(share * n))
-    probabilities = inclusion_probabilities(np.ones(n) if is_equal else rng.gamma(1.0, size=n) + 1e-3, size)
-    columns = np.column_stack([probabilities, rng.normal(size=(n, n_columns - 1)) * probabilities[:, None]])
+    probabilities = inclusion_probabilities(
+        np.ones(n) if is_equal else rng.gamma(1.0, size=n) + 1e-3, size
+    )
+    columns = np.column_stack(
+        [probabilities, rng.normal(size=(n, n_columns - 1)) * probabilities[:, None]]
+    )
     drawn = cube_sample(columns, probabilities, rng)
     assert len(drawn) == size
     assert set(np.flatnonzero(probabilities == 1)) <= set(drawn)
@@ -65,7 +74,8 @@ def test_each_row_is_drawn_with_its_probability():
 
 
 def test_pairs_are_drawn_as_often_as_without_a_column_to_balance():
-    """With the size alone, six rows of which three are drawn: each pair as often as in a uniform draw, 1 in 5."""
+    """With the size alone, six rows of which three are drawn: each pair as often as in a uniform
+    draw, 1 in 5."""
     rng = np.random.default_rng(1)
     probabilities = np.full(6, 0.5)
     n_draws = 6000
@@ -78,7 +88,8 @@ def test_pairs_are_drawn_as_often_as_without_a_column_to_balance():
 
 
 def test_a_sample_that_can_be_balanced_exactly_is():
-    """Rows in pairs of x and -x, in strata of four: a balanced half exists, and nothing is left for the landing."""
+    """Rows in pairs of x and -x, in strata of four: a balanced half exists, and nothing is left for
+    the landing."""
     rng = np.random.default_rng(2)
     strata = np.repeat(np.eye(10), 4, axis=0)
     probabilities = np.full(40, 0.5)
@@ -89,7 +100,8 @@ def test_a_sample_that_can_be_balanced_exactly_is():
 
 
 def test_groups_leave_what_the_flight_row_by_row_leaves():
-    """Both end with at most q undecided rows; the errors of totals after the landing have the same size."""
+    """Both end with at most q undecided rows; the errors of totals after the landing have the same
+    size."""
     rng = np.random.default_rng(3)
     probabilities = np.full(300, 0.1)
     columns = np.column_stack([probabilities, rng.normal(size=(300, 4)) * 0.1])
@@ -131,7 +143,9 @@ def test_variances_are_kept_with_degree_two():
         found = []
         for seed in range(60):
             selector = BalancedCoreset(60, degree=degree, random_state=seed).fit(X)
-            found.append(selector.weights_ @ squares[selector.indices_] / len(X) - squares.mean(axis=0))
+            found.append(
+                selector.weights_ @ squares[selector.indices_] / len(X) - squares.mean(axis=0)
+            )
         return np.std(found, axis=0)
 
     assert spread(2).mean() < 0.5 * spread(1).mean()
@@ -140,7 +154,9 @@ def test_variances_are_kept_with_degree_two():
 @pytest.mark.parametrize("by", ["town", ["town"], ("town", "kind"), ["kind", ("town", "kind")]])
 def test_shares_of_values_and_of_cells_are_within_a_row(by):
     rng = np.random.default_rng(6)
-    table = pd.DataFrame({"town": rng.choice(list("abc"), 3000), "kind": rng.choice(["x", "y"], 3000), "z": 1.0})
+    table = pd.DataFrame(
+        {"town": rng.choice(list("abc"), 3000), "kind": rng.choice(["x", "y"], 3000), "z": 1.0}
+    )
     cells = ["town"] if by in ("town", ["town"]) else ["town", "kind"]
     expected = table.value_counts(cells) / 3000 * 50
     for seed in range(10):
@@ -167,7 +183,8 @@ def test_missing_values_words_times_and_rare_values_are_balanced_too():
         {
             "number": np.where(rng.random(2000) < 0.3, np.nan, rng.normal(size=2000)),
             "word": rng.choice(["often", None], 2000, p=[0.7, 0.3]),
-            "day": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 999, 2000), unit="D"),
+            "day": pd.Timestamp("2020-01-01")
+            + pd.to_timedelta(rng.integers(0, 999, 2000), unit="D"),
             "name": [f"only {i}" for i in range(2000)],
             "whole": pd.array(rng.integers(0, 5, 2000), dtype="Int64"),
         }
@@ -195,7 +212,10 @@ def test_more_columns_than_rows_can_balance_become_principal_components():
     X = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 40)) + 0.1 * rng.normal(size=(500, 40))
     selector = BalancedCoreset(20, random_state=0).fit(X)
     assert selector.n_balanced_ == 10
-    assert errors_of_means(BalancedCoreset(20), X).mean() < 0.6 * errors_of_means(UniformCoreset(20), X).mean()
+    assert (
+        errors_of_means(BalancedCoreset(20), X).mean()
+        < 0.6 * errors_of_means(UniformCoreset(20), X).mean()
+    )
 
 
 def test_columns_that_combine_others_are_left_out():

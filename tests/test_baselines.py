@@ -16,11 +16,13 @@ from scipy import sparse
 from scipy.stats import chisquare
 from sklearn.cluster import kmeans_plusplus
 
-# Uniform -------------------------------------------------------------------------------------------------------------
+# Uniform -----------------------------------------------------------------------------------------
 
 
 def test_uniform_draws_every_row_as_often_and_none_twice():
-    fits = [UniformCoreset(5, random_state=seed).fit(np.zeros((20, 1))).indices_ for seed in range(2000)]
+    fits = [
+        UniformCoreset(5, random_state=seed).fit(np.zeros((20, 1))).indices_ for seed in range(2000)
+    ]
     assert all(len(set(indices)) == 5 for indices in fits)
     assert chisquare(np.bincount(np.concatenate(fits), minlength=20)).pvalue > 1e-4
     whole = UniformCoreset(20, random_state=0).fit(sparse.csr_matrix((20, 3)))
@@ -28,12 +30,14 @@ def test_uniform_draws_every_row_as_often_and_none_twice():
     assert (whole.weights_ == 1).all()
 
 
-# Stratified ----------------------------------------------------------------------------------------------------------
+# Stratified --------------------------------------------------------------------------------------
 
 
 @settings(max_examples=200)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=8), st.floats(0, 1))
-def test_shares_are_within_one_row_of_proportional_where_every_stratum_gets_one_anyway(n_rows, share):
+def test_shares_are_within_one_row_of_proportional_where_every_stratum_gets_one_anyway(
+    n_rows, share
+):
     n_rows = np.array(n_rows)
     size = len(n_rows) + round(share * (n_rows.sum() - len(n_rows)))
     counts = allocate(n_rows.astype(float), n_rows, size)
@@ -75,7 +79,9 @@ def test_strata_are_the_values_of_a_column_of_any_kind(column):
     for same in (
         StratifiedCoreset(14, by=-1, random_state=0).fit(frame),
         StratifiedCoreset(14, random_state=0).fit(np.zeros((70, 1)), COLUMN),
-        StratifiedCoreset(14, by=1, random_state=0).fit(sparse.csr_array(np.column_stack([COLUMN, COLUMN]))),
+        StratifiedCoreset(14, by=1, random_state=0).fit(
+            sparse.csr_array(np.column_stack([COLUMN, COLUMN]))
+        ),
     ):
         assert same.indices_.tolist() == fit.indices_.tolist()
 
@@ -88,24 +94,32 @@ def test_a_prefix_holds_each_stratum_in_about_its_share():
 
 
 def test_stratified_says_what_does_not_fit():
-    X, y = np.zeros((20, 2)), np.arange(20) % 4
-    with pytest.raises(ValueError, match=r"at least the number of strata, got size=3 for 4 classes in y"):
+    X = np.zeros((20, 2))
+    y = np.arange(20) % 4
+    with pytest.raises(
+        ValueError, match=r"at least the number of strata, got size=3 for 4 classes in y"
+    ):
         StratifiedCoreset(3).fit(X, y)
     with pytest.raises(ValueError, match="Unknown label type: continuous"):
         StratifiedCoreset(10).fit(X, y + 0.5)
-    with pytest.raises(ValueError, match=r"by must be a column of X, got by='b' .* its columns are \['a', 'c'\]"):
+    with pytest.raises(
+        ValueError, match=r"by must be a column of X, got by='b' .* its columns are \['a', 'c'\]"
+    ):
         StratifiedCoreset(10, by="b").fit(pd.DataFrame(X, columns=["a", "c"]))
     with pytest.raises(ValueError, match=r"got by=2 for 2 columns; its columns have no names"):
         StratifiedCoreset(10, by=2).fit(X)
 
 
-# k-center ------------------------------------------------------------------------------------------------------------
+# k-center ----------------------------------------------------------------------------------------
 
 
 def naive_k_center(X, size, first):
     chosen = [first]
     while len(chosen) < size:
-        radius = [-1.0 if i in chosen else min(np.sum((x - X[c]) ** 2) for c in chosen) for i, x in enumerate(X)]
+        radius = [
+            -1.0 if i in chosen else min(np.sum((x - X[c]) ** 2) for c in chosen)
+            for i, x in enumerate(X)
+        ]
         chosen.append(int(np.argmax(radius)))
     return chosen
 
@@ -114,7 +128,8 @@ def naive_k_center(X, size, first):
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["real", "lattice"]))
 def test_k_center_is_the_naive_loop(seed, kind):
     rng = np.random.default_rng(seed)
-    n, d = int(rng.integers(2, 25)), int(rng.integers(1, 4))
+    n = int(rng.integers(2, 25))
+    d = int(rng.integers(1, 4))
     # on the lattice there are many ties, and all arithmetic is exact if n is a power of two
     X = rng.normal(size=(n, d)) if kind == "real" else rng.integers(0, 3, (16, d)).astype(float)
     size = int(rng.integers(1, len(X) + 1))
@@ -122,7 +137,9 @@ def test_k_center_is_the_naive_loop(seed, kind):
     assert chosen.tolist() == naive_k_center(X, size, chosen[0])
 
 
-@pytest.mark.parametrize(("dtype", "offset"), [(np.float64, 1e9), (np.float32, 1e5), (np.float32, 1e7)])
+@pytest.mark.parametrize(
+    ("dtype", "offset"), [(np.float64, 1e9), (np.float32, 1e5), (np.float32, 1e7)]
+)
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_k_center_of_clusters_far_from_each_other_is_the_naive_loop(dtype, offset, order):
     X = np.random.default_rng(0).normal(size=(200, 2))
@@ -144,14 +161,18 @@ def test_k_center_covers_within_twice_the_best_radius(seed):
         assert covering_radius(X, KCenter(size, random_state=seed).fit(X).indices_) <= 2 * best
 
 
-# Both ----------------------------------------------------------------------------------------------------------------
+# Both --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cls", [KMeansPlusPlus, KCenter])
 def test_weights_are_equal_or_those_of_the_nearest_rows(cls):
     rng = np.random.default_rng(0)
-    X, u = rng.normal(size=(80, 2)), rng.exponential(size=80) * (np.arange(80) % 5 > 0)
-    fits = [cls(9, weighting=weighting, random_state=1).fit(X, sample_weight=u) for weighting in ("binary", "cells")]
+    X = rng.normal(size=(80, 2))
+    u = rng.exponential(size=80) * (np.arange(80) % 5 > 0)
+    fits = [
+        cls(9, weighting=weighting, random_state=1).fit(X, sample_weight=u)
+        for weighting in ("binary", "cells")
+    ]
     assert (fits[0].indices_ == fits[1].indices_).all()
     np.testing.assert_allclose(fits[0].weights_, u.sum() / 9)
     cells = np.zeros(9)
@@ -165,7 +186,8 @@ def test_fewer_distinct_rows_than_centres_are_filled_up_with_copies(cls):
     X = np.repeat([[0.0, 1], [5, 5], [-3, 2]], 6, axis=0)
     fit = cls(8, random_state=0).fit(X)
     assert len(set(fit.indices_)) == 8
-    assert len(np.unique(X[fit.indices_[:3]], axis=0)) == 3  # the distinct ones first
+    # the distinct ones first
+    assert len(np.unique(X[fit.indices_[:3]], axis=0)) == 3
 
 
 @pytest.mark.parametrize("cls", [KMeansPlusPlus, KCenter])
@@ -176,7 +198,7 @@ def test_a_prefix_is_the_smaller_selection(cls):
         assert (cls(size, random_state=0).fit(X).indices_ == largest[:size]).all()
 
 
-# Herding ------------------------------------------------------------------------------------------------------------
+# Herding -----------------------------------------------------------------------------------------
 
 
 def naive_herding(X, size, target):
@@ -191,25 +213,28 @@ def naive_herding(X, size, target):
 @pytest.mark.parametrize("seed", range(5))
 def test_herding_is_the_naive_loop_over_running_means(seed):
     rng = np.random.default_rng(seed)
-    X, u = rng.normal(size=(40, 3)), rng.exponential(size=40)
+    X = rng.normal(size=(40, 3))
+    u = rng.exponential(size=40)
     raw = Herding(15, normalise=False).fit(X, sample_weight=u)
     assert raw.indices_.tolist() == naive_herding(X, 15, u @ X / u.sum())
     unit = X / np.linalg.norm(X, axis=1)[:, None]
     assert Herding(15).fit(7 * X).indices_.tolist() == naive_herding(unit, 15, unit.mean(axis=0))
 
 
-# Seeds and representatives -------------------------------------------------------------------------------------------
+# Seeds and representatives -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
 def test_seeds_are_those_of_scikit_learn(form):
-    X, u = np.random.default_rng(0).normal(size=(400, 5)), np.random.default_rng(1).exponential(size=400)
+    X = np.random.default_rng(0).normal(size=(400, 5))
+    u = np.random.default_rng(1).exponential(size=400)
     for seed in range(5):
         theirs = kmeans_plusplus(X, 40, sample_weight=u, random_state=seed, n_local_trials=1)[1]
         np.testing.assert_array_equal(plain_seeds(form(X), u, 40, seed), theirs)
 
 
-@pytest.mark.parametrize("size", [20, 300])  # by Lloyd's rounds, and by a mixture
+# by Lloyd's rounds, and by a mixture
+@pytest.mark.parametrize("size", [20, 300])
 def test_medoids_stand_for_the_rows_nearest_to_them_and_lie_nearer_than_seeds(size):
     rng = np.random.default_rng(0)
     X = 4 * rng.normal(size=(40, 3))[rng.integers(40, size=1500)] + rng.normal(size=(1500, 3))
@@ -218,7 +243,9 @@ def test_medoids_stand_for_the_rows_nearest_to_them_and_lie_nearer_than_seeds(si
     assert len(set(few.indices_)) == size
     assert (u[few.indices_] > 0).all()
     nearest = ((X[:, None] - X[few.indices_]) ** 2).sum(axis=2).argmin(axis=1)
-    np.testing.assert_allclose(few.weights_, np.bincount(nearest, u, minlength=size), atol=1e-3 * u.sum())
+    np.testing.assert_allclose(
+        few.weights_, np.bincount(nearest, u, minlength=size), atol=1e-3 * u.sum()
+    )
     seeds = [KMeansPlusPlus(size, random_state=seed).fit(X, sample_weight=u) for seed in range(3)]
     errors = [quantization_error(X, X[seed.indices_], u) for seed in seeds]
     assert quantization_error(X, X[few.indices_], u) < 0.9 * np.mean(errors)
@@ -244,15 +271,22 @@ def test_ties_go_to_the_first_row_whether_the_table_is_dense_or_sparse():
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6), st.integers(1, 400), st.integers(1, 8), st.sampled_from([np.float32, np.float64]))
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 400),
+    st.integers(1, 8),
+    st.sampled_from([np.float32, np.float64]),
+)
 def test_buckets_choose_the_rows_of_the_plain_algorithm(seed, rows, d, dtype):
-    """Rows on a grid with ties, rows that come often, rows far from zero, and points that are covered."""
+    """Rows on a grid with ties, rows that come often, rows far from zero, and points that are
+    covered."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(rows, d)) * 10.0 ** rng.integers(-3, 4, size=d) + rng.choice([0.0, 1e6])
     if seed % 3:
         X = np.round(X / X.std(), seed % 2) if X.std() > 0 else X
     X = X[rng.integers(rows, size=rows)].astype(dtype)
-    n, covered = int(rng.integers(1, rows + 1)), X[: seed % 4]
+    n = int(rng.integers(1, rows + 1))
+    covered = X[: seed % 4]
     weights = rng.integers(0, 3, size=rows) + (np.arange(rows) == 0)
     size = min(n, int(np.count_nonzero(weights)))
 

@@ -12,7 +12,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 WEIGHTINGS = ["binary", "optimised", "corrective"]
 RULES = ["linear", "quadratic"]
 JOINT = Joint(Logistic(0.01), Logistic(0.1))
-pytestmark = pytest.mark.filterwarnings("ignore:all .* points are of the random start")  # small sizes on purpose
+# small sizes on purpose
+pytestmark = pytest.mark.filterwarnings("ignore:all .* points are of the random start")
 
 
 def two_classes(n=400, d=5, seed=0, share=0.5):
@@ -24,11 +25,13 @@ def two_classes(n=400, d=5, seed=0, share=0.5):
 
 def refit_loss(X, y, coreset, l2):
     X_small, y_small, w = coreset.take(X, y)
-    model = LogisticRegression(C=1 / (l2 * len(y)), tol=1e-8, max_iter=1000).fit(X_small, y_small, sample_weight=w)
+    model = LogisticRegression(C=1 / (l2 * len(y)), tol=1e-8, max_iter=1000).fit(
+        X_small, y_small, sample_weight=w
+    )
     return np.logaddexp(0, -y * model.decision_function(X)).mean()
 
 
-# Nested sets, ties, threads ------------------------------------------------------------------------------------------
+# Nested sets, ties, threads ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -36,7 +39,9 @@ def refit_loss(X, y, coreset, l2):
 @pytest.mark.parametrize("share", [0.5, 0.02])
 def test_a_prefix_is_the_smaller_coreset(rule, n_start, batch_size, share):
     X, y = two_classes(share=share)
-    options = dict(rule=rule, weighting="binary", strategy=Forward(batch_size, n_start=n_start), random_state=3)
+    options = dict(
+        rule=rule, weighting="binary", strategy=Forward(batch_size, n_start=n_start), random_state=3
+    )
     largest = BilevelCoreset(size=100, **options).fit(X, y).indices_
     for size in (2, 4, 6, 13, 50, 75):
         assert (BilevelCoreset(size=size, **options).fit(X, y).indices_ == largest[:size]).all()
@@ -44,7 +49,9 @@ def test_a_prefix_is_the_smaller_coreset(rule, n_start, batch_size, share):
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("share", [0.01, 0.3])
-@pytest.mark.parametrize("options", [{}, {"strategy": Forward(n_start=1)}, {"rule": "linear"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"strategy": Forward(n_start=1)}, {"rule": "linear"}], ids=str
+)
 def test_the_first_two_points_are_of_both_classes_however_rare_one_is(seed, share, options):
     X, y = two_classes(share=share)
     chosen = BilevelCoreset(size=5, random_state=seed, **options).fit(X, y).indices_
@@ -53,12 +60,14 @@ def test_the_first_two_points_are_of_both_classes_however_rare_one_is(seed, shar
 
 def test_among_equal_rows_the_smallest_index_is_chosen():
     X, y = two_classes(n=60)
-    repeated = np.tile(np.arange(60), 12)  # 12 copies of every row, more than the quadratic rule's 256 candidates
+    # 12 copies of every row, more than the quadratic rule's 256 candidates
+    repeated = np.tile(np.arange(60), 12)
     for rule in RULES:
         options = dict(rule=rule, weighting="binary", strategy=Forward(n_start=2), random_state=0)
         chosen = BilevelCoreset(size=20, **options).fit(X[repeated], y[repeated]).indices_
         for step in range(2, 20):
-            taken, row = set(chosen[:step].tolist()), chosen[step]
+            taken = set(chosen[:step].tolist())
+            row = chosen[step]
             copies = [i for i in range(row % 60, row, 60) if i not in taken]
             assert not copies, f"{row} was chosen before its copies {copies}"
 
@@ -77,7 +86,7 @@ def test_sixty_rows_of_counts_train_nearly_the_model_of_all():
     assert loss(*few.take(X, y)) - loss(X, y, np.ones(3000)) < 1e-3
 
 
-# Weights -------------------------------------------------------------------------------------------------------------
+# Weights -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
@@ -99,12 +108,14 @@ def test_weights_add_up_to_the_data_sets_weight_and_absent_rows_stay_absent(weig
 def test_the_unit_of_sample_weight_changes_no_selection(unit, dtype):
     X, y = two_classes()
     u = np.random.default_rng(1).exponential(size=len(y))
-    fits = [BilevelCoreset(size=20, random_state=0).fit(X.astype(dtype), y, w) for w in (u, unit * u)]
+    fits = [
+        BilevelCoreset(size=20, random_state=0).fit(X.astype(dtype), y, w) for w in (u, unit * u)
+    ]
     assert (fits[0].indices_ == fits[1].indices_).all()
     np.testing.assert_allclose(fits[1].weights_, unit * fits[0].weights_)
 
 
-# What it is for ------------------------------------------------------------------------------------------------------
+# What it is for ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -124,15 +135,18 @@ def test_an_optimised_coreset_reaches_the_loss_of_training_on_all_the_data(weigh
     assert refit_loss(X, y, fit, 0.01) <= refit_loss(X, y, full, 0.01) + 1e-3
 
 
-# Layouts and hard data -----------------------------------------------------------------------------------------------
+# Layouts and hard data ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_data_far_from_the_origin(dtype):
-    # the offset is in the span of the free intercept; 1e4 leaves float32 three digits of the features
+    # the offset is in the span of the free intercept; 1e4 leaves float32 three digits of the
+    # features
     X, y = two_classes(n=1000)
     shifted = (X + (1e6 if dtype is np.float64 else 1e4)).astype(dtype)
-    fit = BilevelCoreset(Logistic(0.01), size=60, weighting="optimised", random_state=0).fit(shifted, y)
+    fit = BilevelCoreset(Logistic(0.01), size=60, weighting="optimised", random_state=0).fit(
+        shifted, y
+    )
     near = BilevelCoreset(Logistic(0.01), size=60, weighting="optimised", random_state=0).fit(X, y)
     losses = [refit_loss(X, y, coreset, 0.01) for coreset in (fit, near)]
     assert losses[0] == pytest.approx(losses[1], rel=0.02)
@@ -141,7 +155,8 @@ def test_data_far_from_the_origin(dtype):
 def test_a_second_choice_that_does_not_converge_leaves_the_first(monkeypatch):
     X, y = two_classes(n=1000)
     selector = BilevelCoreset(Logistic(0.01), size=60, weighting="optimised", random_state=0)
-    first, grow = selector.fit(X, y).coreset_, Forward._grow
+    first = selector.fit(X, y).coreset_
+    grow = Forward._grow
 
     def fails(self, model, size, rule, weighting, bar):
         found = grow(self, model, size, rule, weighting, bar)
@@ -150,21 +165,25 @@ def test_a_second_choice_that_does_not_converge_leaves_the_first(monkeypatch):
         return found
 
     monkeypatch.setattr(Forward, "_grow", fails)
-    monkeypatch.setattr("handful.bilevel.strategy.RISE", -10.0)  # a second choice is made whatever the first one is
+    # a second choice is made whatever the first one is
+    monkeypatch.setattr("handful.bilevel.strategy.RISE", -10.0)
     assert selector.fit(X, y).indices_.tolist() == first.indices.tolist()
     assert selector.weights_ == pytest.approx(first.weights)
 
 
-# Interruption, progress, options -------------------------------------------------------------------------------------
+# Interruption, progress, options -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 @pytest.mark.parametrize(
-    ("method", "calls"), [("fit", 1), ("fit", 30), ("linear_scores", 9), ("add", 12), ("outer_loss", 7)]
+    ("method", "calls"),
+    [("fit", 1), ("fit", 30), ("linear_scores", 9), ("add", 12), ("outer_loss", 7)],
 )
 def test_an_interrupted_selection_keeps_its_points(weighting, method, calls, monkeypatch):
     X, y = two_classes()
-    original, made, stop = getattr(GLM, method), [0], [0]
+    original = getattr(GLM, method)
+    made = [0]
+    stop = [0]
 
     def counted(self, *args, **kwargs):
         made[0] += 1
@@ -175,10 +194,12 @@ def test_an_interrupted_selection_keeps_its_points(weighting, method, calls, mon
     monkeypatch.setattr(GLM, method, counted)
     fit = BilevelCoreset(Logistic(0.01), size=30, weighting=weighting, random_state=0)
     whole = fit.fit(X, y).indices_
-    if made[0] < calls:  # it solves once a point, and asks for no outer loss
+    # it solves once a point, and asks for no outer loss
+    if made[0] < calls:
         assert weighting == "binary"
         return
-    made[0], stop[0] = 0, calls
+    made[0] = 0
+    stop[0] = calls
     with pytest.raises(KeyboardInterrupt):
         fit.fit(X, y)
     assert 2 <= len(set(fit.indices_)) == len(fit.indices_) == len(fit.weights_) <= 30
@@ -193,8 +214,14 @@ def test_an_interrupted_selection_keeps_its_points(weighting, method, calls, mon
     ("options", "message"),
     [
         (dict(strategy=Forward), r"strategy must be one of .* or an object such as Forward\("),
-        (dict(problem=Logistic), r"a LeastSquares or another Problem or a Joint of them, got <class.*: give Logistic"),
-        (dict(problem=LogisticRegression()), r"got LogisticRegression\(\): for an estimator .*AnyEstimatorCoreset\("),
+        (
+            dict(problem=Logistic),
+            r"a LeastSquares or another Problem or a Joint of them, got <class.*: give Logistic",
+        ),
+        (
+            dict(problem=LogisticRegression()),
+            r"got LogisticRegression\(\): for an estimator .*AnyEstimatorCoreset\(",
+        ),
         (dict(size=1), r"size must be at least 2, one point of each class, got size=1"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
@@ -207,13 +234,18 @@ def test_a_bad_option_is_named(options, message):
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_optimised_weights_of_fewer_rows_than_columns_lose_no_more_than_equal_ones(seed):
-    rng, n, d = np.random.default_rng(seed), 2000, 60
-    X = (rng.random((n, d)) < rng.uniform(0.01, 0.2, d)).astype(float)  # rare columns, nearly interpolated by few rows
+    rng = np.random.default_rng(seed)
+    n = 2000
+    d = 60
+    # rare columns, nearly interpolated by few rows
+    X = (rng.random((n, d)) < rng.uniform(0.01, 0.2, d)).astype(float)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     y = (X @ rng.normal(size=d) + 5 * rng.normal(size=n) > 12).astype(float)
     losses = {}
     for weighting in ("optimised", "binary"):
-        coreset = BilevelCoreset(LeastSquares(1e-4), size=40, weighting=weighting, random_state=0).fit(X, y)
+        coreset = BilevelCoreset(
+            LeastSquares(1e-4), size=40, weighting=weighting, random_state=0
+        ).fit(X, y)
         few, y_few, weights = coreset.take(X, y)
         model = Ridge(alpha=1e-4 * n).fit(few, y_few, sample_weight=weights)
         losses[weighting] = ((model.predict(X) - y) ** 2).mean() / y.var()

@@ -4,7 +4,12 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from handful.bilevel.design import OptimalDesign, design_objective, design_traces, optimal_repetitions
+from handful.bilevel.design import (
+    OptimalDesign,
+    design_objective,
+    design_traces,
+    optimal_repetitions,
+)
 from scipy.optimize import approx_fprime, minimize
 
 
@@ -42,10 +47,15 @@ def test_exact_selection_adds_the_row_that_helps_most(pool, design, ridge):
     fit = OptimalDesign(design, size=12, prior_precision=ridge, fit_intercept=False).fit(pool)
     chosen = []
     for k in fit.indices_:
-        values = [np.inf if i in chosen else objective(pool, indicator([*chosen, i]), design, ridge) for i in range(60)]
+        values = [
+            np.inf if i in chosen else objective(pool, indicator([*chosen, i]), design, ridge)
+            for i in range(60)
+        ]
         assert values[k] == pytest.approx(min(values), rel=1e-6)
         chosen.append(k)
-    assert fit.objective_ == pytest.approx(objective(pool, indicator(chosen), design, ridge), rel=1e-6)
+    assert fit.objective_ == pytest.approx(
+        objective(pool, indicator(chosen), design, ridge), rel=1e-6
+    )
 
 
 def indicator(rows, n=60):
@@ -54,7 +64,9 @@ def indicator(rows, n=60):
 
 @pytest.mark.parametrize("design", ["A", "V"])
 def test_linear_selection_adds_the_row_of_the_smallest_gradient(pool, design):
-    fit = OptimalDesign(design, size=10, prior_precision=0.1, rule="linear", fit_intercept=False).fit(pool)
+    fit = OptimalDesign(
+        design, size=10, prior_precision=0.1, rule="linear", fit_intercept=False
+    ).fit(pool)
     chosen = []
     for k in fit.indices_:
         slopes = gradient(pool, indicator(chosen), design, 0.1)
@@ -73,7 +85,8 @@ def test_greedy_designs_are_near_the_best_of_all_subsets(design):
 
 
 def test_repetitions_are_those_of_a_general_optimiser(pool):
-    rows, ridge = pool[:8], 0.05
+    rows = pool[:8]
+    ridge = 0.05
     M = pool.T @ pool
     weights = optimal_repetitions(rows, M, ridge, 8)
     assert weights.sum() == pytest.approx(8)
@@ -95,7 +108,9 @@ def test_repetitions_are_those_of_a_general_optimiser(pool):
 
 
 def test_repeating_experiments_is_never_worse(pool):
-    once, repeated = (OptimalDesign("V", size=15, repeat=repeat).fit(pool) for repeat in (False, True))
+    once, repeated = (
+        OptimalDesign("V", size=15, repeat=repeat).fit(pool) for repeat in (False, True)
+    )
     assert (once.indices_ == repeated.indices_).all()
     assert repeated.objective_ < once.objective_
     assert repeated.weights_.sum() == pytest.approx(60)

@@ -17,12 +17,15 @@ def uniform(n):
 
 
 def penalised(mixture, theta, X, weights):
-    # log posterior in the textbook's terms: inverse Wishart and Dirichlet priors worth `prior` of the data
+    # log posterior in the textbook's terms: inverse Wishart and Dirichlet priors worth `prior` of
+    # the data
     pi, _, covariances = mixture.unpack(theta, X.shape[1])
     penalty = -np.log(pi).sum()
     for covariance in covariances:
         precision = np.linalg.inv(covariance)
-        penalty += 0.5 * (mixture.prior_variance * np.trace(precision) - np.linalg.slogdet(precision)[1])
+        penalty += 0.5 * (
+            mixture.prior_variance * np.trace(precision) - np.linalg.slogdet(precision)[1]
+        )
     return weights @ mixture.losses(theta, X) + mixture.prior * penalty
 
 
@@ -42,7 +45,8 @@ def case(d, k, seed=0):
 def test_losses_are_scipys_log_densities(d, k):
     mixture, X, _, theta = case(d, k)
     density = sum(
-        pi * multivariate_normal(mean, covariance).pdf(X) for pi, mean, covariance in zip(*mixture.unpack(theta, d))
+        pi * multivariate_normal(mean, covariance).pdf(X)
+        for pi, mean, covariance in zip(*mixture.unpack(theta, d))
     )
     assert mixture.losses(theta, X) == pytest.approx(-np.log(density), rel=1e-9)
 
@@ -71,7 +75,9 @@ def test_gradients_and_hessian_are_those_of_the_penalised_loss(d, k):
 def test_the_hessian_is_affine_in_the_weights_and_adds_up_over_rows():
     mixture, X, weights, theta = case(2, 3)
     penalty, hessian = (mixture.hessian(theta, X, None, w) for w in (0 * weights, 3 * weights))
-    assert hessian - penalty == pytest.approx(np.tensordot(3 * weights, mixture.row_hessians(theta, X), 1), abs=1e-9)
+    assert hessian - penalty == pytest.approx(
+        np.tensordot(3 * weights, mixture.row_hessians(theta, X), 1), abs=1e-9
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -84,7 +90,9 @@ def test_solves_as_well_as_scikit_learn(seed):
     assert own <= -peer.score(X) + 1e-5
 
 
-@pytest.mark.parametrize(("n", "distinct"), [(1, 1), (2, 2), (3, 2), (4, 4), (7, 7), (12, 1), (30, 30)])
+@pytest.mark.parametrize(
+    ("n", "distinct"), [(1, 1), (2, 2), (3, 2), (4, 4), (7, 7), (12, 1), (30, 30)]
+)
 def test_the_solution_is_a_strict_minimum_even_of_few_or_equal_points(n, distinct):
     rng = np.random.default_rng(n)
     X = rng.normal(size=(n, 2))[np.arange(n) % min(n, distinct)]

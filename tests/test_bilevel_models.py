@@ -1,5 +1,5 @@
-"""Generalised linear models as inner problems, and optimised weights: against scikit-learn, finite differences of the
-whole bilevel objective, and quadratic programs."""
+"""Generalised linear models as inner problems, and optimised weights: against scikit-learn, finite
+differences of the whole bilevel objective, and quadratic programs."""
 
 import tracemalloc
 
@@ -30,11 +30,18 @@ PROBLEMS = [
 ]
 LAYOUTS = {"fortran": np.asfortranarray, "c": np.ascontiguousarray, "csr": sparse.csr_matrix}
 CHOSEN = np.array([3, 41, 17, 28, 50, 9, 12])
-L2 = 0.05  # of three classes
+# of three classes
+L2 = 0.05
 
 
 def name(problem):
-    intercept = "none" if not problem.fit_intercept else "penalised" if problem.penalise_intercept else "free"
+    intercept = (
+        "none"
+        if not problem.fit_intercept
+        else "penalised"
+        if problem.penalise_intercept
+        else "free"
+    )
     return f"{type(problem).__name__}-{intercept}"
 
 
@@ -42,7 +49,11 @@ def data_of(problem, *, n=60, d=4, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.7) + 0.3
     z = X @ rng.normal(size=d) + 0.5
-    y = np.where(z + rng.normal(size=n) > 0, 1.0, -1.0) if problem.classifies else z + rng.normal(size=n)
+    y = (
+        np.where(z + rng.normal(size=n) > 0, 1.0, -1.0)
+        if problem.classifies
+        else z + rng.normal(size=n)
+    )
     return X, y, rng
 
 
@@ -61,7 +72,7 @@ def in_span(monkeypatch):
     monkeypatch.setattr(glm, "STAY", 0)
 
 
-# Links and coordinates -----------------------------------------------------------------------------------------------
+# Links and coordinates ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -69,18 +80,24 @@ def in_span(monkeypatch):
 )
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_links_are_their_losses_derivatives(link, K, dtype):
-    rng, eps = np.random.default_rng(0), 1e-5
-    Z, Y = 3 * rng.normal(size=(50, K)), rng.dirichlet(np.ones(max(K, 2)), 50)[:, :K]
+    rng = np.random.default_rng(0)
+    eps = 1e-5
+    Z = 3 * rng.normal(size=(50, K))
+    Y = rng.dirichlet(np.ones(max(K, 2)), 50)[:, :K]
     P = link.mean(Z)
     hessians = link.hessians(P)
     for k, step in enumerate(eps * np.eye(K)):
         np.testing.assert_allclose(
             (P - Y)[:, k], (link.loss(Z + step, Y) - link.loss(Z - step, Y)) / (2 * eps), atol=1e-8
         )
-        np.testing.assert_allclose(hessians[:, k], (link.mean(Z + step) - link.mean(Z - step)) / (2 * eps), atol=1e-8)
+        np.testing.assert_allclose(
+            hessians[:, k], (link.mean(Z + step) - link.mean(Z - step)) / (2 * eps), atol=1e-8
+        )
     T = rng.normal(size=(7, K))
     forms = np.einsum("ka,nab,lb->nkl", T, hessians, T)
-    np.testing.assert_allclose(sum(F[:, :, None] * F[:, None] for F in link.factors(P, T)), forms, atol=1e-12)
+    np.testing.assert_allclose(
+        sum(F[:, :, None] * F[:, None] for F in link.factors(P, T)), forms, atol=1e-12
+    )
     np.testing.assert_allclose(link.forms(P, T), np.einsum("nkk->nk", forms), atol=1e-12)
     np.testing.assert_allclose(link.diagonal(P), np.einsum("nkk->n", hessians) / K, atol=1e-12)
     huge = np.tile(np.array([[-3e4], [3e4]], dtype), (1, K)) * np.arange(1, K + 1, dtype=dtype)
@@ -95,21 +112,30 @@ def test_top_candidates_are_the_largest_with_ties_to_the_smaller_index(seed, k, 
     scores = rng.integers(n_values, size=n).astype(float)
     scores[rng.random(n) < 0.1] = -np.inf
     naive = np.argsort(-scores, kind="stable")[:k]
-    np.testing.assert_array_equal(top_candidates(scores, k), np.sort(naive[scores[naive] > -np.inf]))
+    np.testing.assert_array_equal(
+        top_candidates(scores, k), np.sort(naive[scores[naive] > -np.inf])
+    )
 
 
-# Inner solutions -----------------------------------------------------------------------------------------------------
+# Inner solutions ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("l2", [1e-5, 1e-2, 10.0])
 @pytest.mark.parametrize("problem", [Logistic, LeastSquares, "multinomial", Poisson], ids=str)
 @pytest.mark.parametrize(("d", "layout"), [(5, "c"), (80, "csr"), (80, "c")])
-def test_inner_solutions_are_those_of_the_estimator_that_the_problem_hands_over(problem, l2, fit_intercept, d, layout):
-    rng, n = np.random.default_rng(0), 60
+def test_inner_solutions_are_those_of_the_estimator_that_the_problem_hands_over(
+    problem, l2, fit_intercept, d, layout
+):
+    rng = np.random.default_rng(0)
+    n = 60
     X = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.5)
     target = X @ rng.normal(size=d) + 1 + rng.normal(size=n)
-    y = target if problem is LeastSquares else np.digitize(target, [-1, 2] if problem == "multinomial" else [0])
+    y = (
+        target
+        if problem is LeastSquares
+        else np.digitize(target, [-1, 2] if problem == "multinomial" else [0])
+    )
     y = rng.poisson(np.exp(np.minimum(target, 3))) if problem is Poisson else y
     problem = (Logistic if problem == "multinomial" else problem)(l2, fit_intercept=fit_intercept)
     w = rng.exponential(size=n)
@@ -117,19 +143,25 @@ def test_inner_solutions_are_those_of_the_estimator_that_the_problem_hands_over(
     model = model_of(problem, LAYOUTS[layout](X), y)
     model.tol = 1e-9
     model.fit(w / n)
-    exact = dict(solver="newton-cholesky", tol=1e-10) if not isinstance(problem, LeastSquares) else {}
+    exact = (
+        dict(solver="newton-cholesky", tol=1e-10) if not isinstance(problem, LeastSquares) else {}
+    )
     trained = problem.estimator(n).set_params(**exact).fit(X, y, sample_weight=w)
     theta = np.vstack([np.atleast_1d(trained.intercept_)[None], np.atleast_2d(trained.coef_).T])
-    if theta.shape[1] > 1:  # of the classes' common part nobody but rounding decides
+    # of the classes' common part nobody but rounding decides
+    if theta.shape[1] > 1:
         theta[0] -= theta[0].mean()
-    np.testing.assert_allclose(model.coefficients, theta, rtol=1e-5, atol=2e-5 * np.abs(theta).max())
+    np.testing.assert_allclose(
+        model.coefficients, theta, rtol=1e-5, atol=2e-5 * np.abs(theta).max()
+    )
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.booleans(), st.floats(-6, 2), st.floats(-3, 2))
 def test_inner_solutions_minimise_whatever_the_scales(seed, separable, log_l2, log_scale):
     rng = np.random.default_rng(seed)
-    n, d = int(rng.integers(2, 30)), int(rng.integers(1, 8))
+    n = int(rng.integers(2, 30))
+    d = int(rng.integers(1, 8))
     X = 10**log_scale * rng.normal(size=(n, d))
     y = np.sign(X[:, 0] + 1e-9) if separable else rng.choice([-1.0, 1.0], n)
     y[:2] = 1, -1
@@ -151,20 +183,24 @@ def test_an_inner_problem_whose_gradient_at_zero_is_rounding_is_solved(n_pairs):
         np.testing.assert_allclose(model_of(problem, X, y).theta, 0, atol=1e-12)
 
 
-# Implicit gradients and gains ----------------------------------------------------------------------------------------
+# Implicit gradients and gains --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name)
 @pytest.mark.parametrize(
-    ("layout", "dtype", "tol"), [("c", np.float64, 1e-5), ("csr", np.float64, 1e-5), ("fortran", np.float32, 1e-4)]
+    ("layout", "dtype", "tol"),
+    [("c", np.float64, 1e-5), ("csr", np.float64, 1e-5), ("fortran", np.float32, 1e-4)],
 )
 @pytest.mark.parametrize("span", [False, True], ids=["", "span"])
-def test_linear_scores_are_minus_the_derivatives_of_the_outer_loss(problem, layout, dtype, tol, span, monkeypatch):
+def test_linear_scores_are_minus_the_derivatives_of_the_outer_loss(
+    problem, layout, dtype, tol, span, monkeypatch
+):
     X, y, rng = data_of(problem, n=40 if span else 60, d=12 if span else 4)
     chosen = np.array([i for i in CHOSEN if i < len(y)])
     if span:
         in_span(monkeypatch)
-    u, c = rng.exponential(size=len(y)), rng.dirichlet(np.ones(len(chosen)))
+    u = rng.exponential(size=len(y))
+    c = rng.dirichlet(np.ones(len(chosen)))
     X = X.astype(dtype)
     model = model_of(problem, LAYOUTS[layout](X), y, chosen, u=u, c=c)
     assert (model.A.shape[1] < X.shape[1] + 1) == span
@@ -175,18 +211,31 @@ def test_linear_scores_are_minus_the_derivatives_of_the_outer_loss(problem, layo
     np.testing.assert_allclose(scores[rows], naive, atol=tol * np.abs(naive).max())
 
 
-@pytest.mark.parametrize("problem", [*PROBLEMS, "multinomial"], ids=lambda p: p if isinstance(p, str) else name(p))
+@pytest.mark.parametrize(
+    "problem", [*PROBLEMS, "multinomial"], ids=lambda p: p if isinstance(p, str) else name(p)
+)
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
 def test_the_span_of_the_chosen_rows_changes_no_score_gain_or_curvature(problem, kind, monkeypatch):
     X, y, rng = data_of(LeastSquares() if problem == "multinomial" else problem, d=20)
     if problem == "multinomial":
-        problem, y = Logistic(0.1), np.digitize(y, [-0.5, 2])
-    X[CHOSEN[3]] = X[CHOSEN[1]]  # adds no direction to the span
-    results, ranks = [], []
-    for stay, narrow in ((64, 512), (0, 512), (0, 1)):  # features; their span; and the outer curvature by rows
+        problem = Logistic(0.1)
+        y = np.digitize(y, [-0.5, 2])
+    # adds no direction to the span
+    X[CHOSEN[3]] = X[CHOSEN[1]]
+    results = []
+    ranks = []
+    # features; their span; and the outer curvature by rows
+    for stay, narrow in ((64, 512), (0, 512), (0, 1)):
         monkeypatch.setattr(glm, "STAY", stay)
         monkeypatch.setattr(glm, "NARROW", narrow)
-        model = model_of(problem, kind(X), y, CHOSEN, u=rng.exponential(size=60) if narrow < 0 else None, weighted=True)
+        model = model_of(
+            problem,
+            kind(X),
+            y,
+            CHOSEN,
+            u=rng.exponential(size=60) if narrow < 0 else None,
+            weighted=True,
+        )
         if model.Y.shape[1] == 1 and narrow == 1:
             model._sample = np.arange(60)
         scores = model.linear_scores().copy()
@@ -199,7 +248,9 @@ def test_the_span_of_the_chosen_rows_changes_no_score_gain_or_curvature(problem,
     assert ranks == [20, 6, 6]
     for other in results[1:]:
         for ours, theirs in zip(other, results[0]):
-            np.testing.assert_allclose(ours, theirs, rtol=2e-3 if model.Y.shape[1] > 1 else 1e-5, atol=1e-6)
+            np.testing.assert_allclose(
+                ours, theirs, rtol=2e-3 if model.Y.shape[1] > 1 else 1e-5, atol=1e-6
+            )
 
 
 @pytest.mark.parametrize("problem", PROBLEMS[3:], ids=name)
@@ -207,45 +258,60 @@ def test_predicted_gains_are_exact_where_the_losses_are_quadratic(problem):
     X, y, rng = data_of(problem)
     u = rng.exponential(size=len(y))
     # with so small a penalty it does not matter whether it is counted once a set or once a point
-    problem = LeastSquares(1e-8, fit_intercept=problem.fit_intercept, penalise_intercept=problem.penalise_intercept)
+    problem = LeastSquares(
+        1e-8, fit_intercept=problem.fit_intercept, penalise_intercept=problem.penalise_intercept
+    )
     model = model_of(problem, X, y, CHOSEN, u=u)
     model.linear_scores()
     rows = np.setdiff1d(np.arange(len(y)), CHOSEN)
     now = outer_after_training(problem, X, y, u, share(len(y), CHOSEN))
     theta = inner_solution(problem, X, y, share(len(y), CHOSEN))
-    naive, free = [], []
+    naive = []
+    free = []
     for k in rows:
         moved = inner_solution(problem, X, y, share(len(y), [*CHOSEN, k]))
-        along = [outer_loss(problem, X, y, u, theta + f * (moved - theta)) for f in np.linspace(0, 1, 201)]
+        along = [
+            outer_loss(problem, X, y, u, theta + f * (moved - theta))
+            for f in np.linspace(0, 1, 201)
+        ]
         naive.append(now - along[-1])
         free.append(now - min(along))
     np.testing.assert_allclose(model.predicted_gains(rows), naive, rtol=1e-4, atol=1e-6)
     # where weights are free, as much of the newcomer joins as does best
-    np.testing.assert_allclose(model.predicted_gains(rows, free_weights=True), free, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(
+        model.predicted_gains(rows, free_weights=True), free, rtol=1e-3, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("penalise", [False, True])
 def test_predicted_gains_rank_the_rows_as_training_anew_with_each_does(penalise):
-    # n / m weights after the newcomer joins, as the coreset has them: what the user's refit would show
+    # n / m weights after the newcomer joins, as the coreset has them: what the user's refit would
+    # show
     problem = Logistic(0.1, penalise_intercept=penalise)
     correlations = []
     for seed in range(3):
         X, y, _ = data_of(problem, n=200, seed=seed)
-        u, chosen = np.ones(len(y)), np.arange(10)
+        u = np.ones(len(y))
+        chosen = np.arange(10)
         model = model_of(problem, X, y, chosen)
         linear_scores = model.linear_scores().astype(float)[10:]
         gains = model.predicted_gains(np.arange(10, len(y)))
-        naive = [-outer_after_training(problem, X, y, u, share(len(y), [*chosen, k])) for k in range(10, len(y))]
+        naive = [
+            -outer_after_training(problem, X, y, u, share(len(y), [*chosen, k]))
+            for k in range(10, len(y))
+        ]
         correlations.append((spearmanr(gains, naive)[0], spearmanr(linear_scores, naive)[0]))
     quadratic, first_order = np.mean(correlations, axis=0)
     assert quadratic > 0.97
-    assert quadratic > first_order  # why the quadratic rule is the default
+    # why the quadratic rule is the default
+    assert quadratic > first_order
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name)
 def test_the_weights_slope_and_curvature_are_those_of_the_outer_loss(problem):
     X, y, rng = data_of(problem)
-    u, c = rng.exponential(size=len(y)), rng.dirichlet(np.ones(len(CHOSEN)))
+    u = rng.exponential(size=len(y))
+    c = rng.dirichlet(np.ones(len(CHOSEN)))
     model = model_of(problem, X, y, CHOSEN, u=u, c=c)
 
     def outer(c):
@@ -261,15 +327,24 @@ def test_the_weights_slope_and_curvature_are_those_of_the_outer_loss(problem):
     jacobian = np.array([(up - down) / (2 * eps) for up, down in solutions])
     z = np.column_stack([X, np.full(len(y), float(problem.fit_intercept))])
     p = expit(z @ inner_solution(problem, X, y, share(len(y), CHOSEN, c)))
-    bent = (u / u.sum() * (p * (1 - p) if problem.classifies else 1))[:, None] * z  # of the outer loss
-    np.testing.assert_allclose(curvature, jacobian @ z.T @ bent @ jacobian.T, atol=1e-5 * np.abs(curvature).max())
+    # of the outer loss
+    bent = (u / u.sum() * (p * (1 - p) if problem.classifies else 1))[:, None] * z
+    np.testing.assert_allclose(
+        curvature, jacobian @ z.T @ bent @ jacobian.T, atol=1e-5 * np.abs(curvature).max()
+    )
     naive = [(outer(c + step) - outer(c - step)) / (2 * eps) for step in eps * np.eye(len(c))]
     np.testing.assert_allclose(slope, naive, atol=1e-5 * np.abs(naive).max())
 
 
 def greedy(problem, size, strategy, *, rule="linear", **options):
     return BilevelCoreset(
-        problem, size=size, strategy=strategy, rule=rule, weighting="binary", random_state=1, **options
+        problem,
+        size=size,
+        strategy=strategy,
+        rule=rule,
+        weighting="binary",
+        random_state=1,
+        **options,
     )
 
 
@@ -304,7 +379,7 @@ def test_the_quadratic_rule_takes_the_largest_decrease_where_the_losses_are_quad
         assert after == rows[np.argmin(refits)]
 
 
-# Several classes -----------------------------------------------------------------------------------------------------
+# Several classes ---------------------------------------------------------------------------------
 
 
 def three_classes(n=60, d=5, seed=0):
@@ -315,7 +390,9 @@ def three_classes(n=60, d=5, seed=0):
 
 def multinomial(X, Y, *, ihvp=None, u=None):
     u = np.ones(len(X)) if u is None else u
-    model = glm.GLM(Logistic(L2), Rows(X, Y, u, np.array([], int)), np.random.default_rng(0), ihvp, tol=1e-10)
+    model = glm.GLM(
+        Logistic(L2), Rows(X, Y, u, np.array([], int)), np.random.default_rng(0), ihvp, tol=1e-10
+    )
     model.add(range(12))
     model.fit()
     return model
@@ -340,8 +417,10 @@ def test_multinomial_scores_are_minus_the_derivatives_of_the_outer_loss(d, ihvp)
         w[k] += h
         return log_loss(y, trained(X, y, w).predict_proba(X), sample_weight=u)
 
-    h, base = 1e-4, outer(0, 0.0)
-    for k in (0, 5, 13, 30, 59):  # chosen rows and others; a weight must not be negative: one-sided, second order
+    h = 1e-4
+    base = outer(0, 0.0)
+    # chosen rows and others; a weight must not be negative: one-sided, second order
+    for k in (0, 5, 13, 30, 59):
         slope = (-3 * base + 4 * outer(k, h) - outer(k, 2 * h)) / (2 * h)
         assert scores[k] == pytest.approx(-slope, rel=2e-3, abs=2e-4 * np.abs(scores).max())
 
@@ -351,7 +430,11 @@ def test_damping_is_added_to_the_hessian(classes):
     X, y = three_classes()
     Y = np.eye(3)[y] if classes == 3 else (y[:, None] > 0).astype(float)
     directions = []
-    for ihvp in (Exact(damping=0.3), ConjugateGradients(300, damping=0.3), NeumannSeries(3000, damping=0.3)):
+    for ihvp in (
+        Exact(damping=0.3),
+        ConjugateGradients(300, damping=0.3),
+        NeumannSeries(3000, damping=0.3),
+    ):
         model = multinomial(X, Y, ihvp=ihvp)
         model.row_scores()
         directions.append(model.direction)
@@ -360,18 +443,28 @@ def test_damping_is_added_to_the_hessian(classes):
     np.testing.assert_allclose(directions[1:], [directions[0]] * 2, rtol=1e-3, atol=1e-5)
     short = multinomial(X, Y, ihvp=NeumannSeries(2))
     short.row_scores()
-    assert np.linalg.norm(short.direction) < np.linalg.norm(multinomial(X, Y).inverse_hessian(short.gradient))
+    assert np.linalg.norm(short.direction) < np.linalg.norm(
+        multinomial(X, Y).inverse_hessian(short.gradient)
+    )
 
 
 def test_soft_targets_are_classes_in_proportion():
     X, y = three_classes(n=90)
     options = dict(size=20, random_state=0)
     labels = BilevelCoreset(Logistic(L2), **options).fit(X, np.array(["a", "b", "c"])[y]).indices_
-    assert labels.tolist() == BilevelCoreset(Logistic(L2), **options).fit(X, np.eye(3)[y]).indices_.tolist()
-    y = (y > 0).astype(int)  # two columns are the binary model
+    assert (
+        labels.tolist()
+        == BilevelCoreset(Logistic(L2), **options).fit(X, np.eye(3)[y]).indices_.tolist()
+    )
+    # two columns are the binary model
+    y = (y > 0).astype(int)
     labels = BilevelCoreset(Logistic(L2), **options).fit(X, y).indices_
-    assert labels.tolist() == BilevelCoreset(Logistic(L2), **options).fit(X, np.eye(2)[y]).indices_.tolist()
-    # a row of targets (p, 1 - p, 0) is a row of class 0 with weight p and one of class 1 with weight 1 - p
+    assert (
+        labels.tolist()
+        == BilevelCoreset(Logistic(L2), **options).fit(X, np.eye(2)[y]).indices_.tolist()
+    )
+    # a row of targets (p, 1 - p, 0) is a row of class 0 with weight p and one of class 1 with
+    # weight 1 - p
     X, y = three_classes()
     Y = np.eye(3)[y]
     Y[:12] = [0.7, 0.3, 0.0]
@@ -381,11 +474,18 @@ def test_soft_targets_are_classes_in_proportion():
     np.testing.assert_allclose(multinomial(X, Y).coefficients[1:], reference.coef_.T, atol=1e-6)
 
 
-# Memory --------------------------------------------------------------------------------------------------------------
+# Memory ------------------------------------------------------------------------------------------
 
 
 def sparse_rows(n, d, density=0.3):
-    return sparse.random(n, d, density, format="csr", random_state=0, data_rvs=np.random.default_rng(0).standard_normal)
+    return sparse.random(
+        n,
+        d,
+        density,
+        format="csr",
+        random_state=0,
+        data_rvs=np.random.default_rng(0).standard_normal,
+    )
 
 
 def labels_of(X):
@@ -395,7 +495,8 @@ def labels_of(X):
 
 
 def test_sparse_rows_of_many_features_are_never_made_dense():
-    n, d = 800, 60_000
+    n = 800
+    d = 60_000
     X = sparse_rows(n, d, density=2e-4)
     y = labels_of(X)
     for weighting in ("binary", "optimised"):
@@ -404,26 +505,38 @@ def test_sparse_rows_of_many_features_are_never_made_dense():
         selector.fit(X, y)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert peak < 8 * 100 * d  # a hundred dense rows; the candidates alone would be 128
+        # a hundred dense rows; the candidates alone would be 128
+        assert peak < 8 * 100 * d
 
 
 def test_a_matrix_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
     monkeypatch.setattr("handful.checks.physical_memory", lambda: 100_000)
     X = sparse_rows(150, 300)
-    with pytest.raises(MemoryError, match=r"inner problem of 100 points in 100 coordinates needs [\d,]+ bytes, more"):
+    with pytest.raises(
+        MemoryError,
+        match=r"inner problem of 100 points in 100 coordinates needs [\d,]+ bytes, more",
+    ):
         BilevelCoreset(Logistic(), size=100).fit(X, labels_of(X))
-    with pytest.raises(MemoryError, match=r"150 rows in 150 classes needs [\d,]+ bytes.*There is LeastSquares"):
+    with pytest.raises(
+        MemoryError, match=r"150 rows in 150 classes needs [\d,]+ bytes.*There is LeastSquares"
+    ):
         BilevelCoreset(Logistic(), size=10).fit(X[:, :2], np.arange(150))
 
 
-# Weights -------------------------------------------------------------------------------------------------------------
+# Weights -----------------------------------------------------------------------------------------
 
 
 @settings(max_examples=200)
-@example(7, 7, 2, -4.0, 0.1)  # rows that must come back, then block the way
-@example(0, 8, 1, -8.0, 1)  # so ill-conditioned that the sum is off by rounding
+# rows that must come back, then block the way
+@example(7, 7, 2, -4.0, 0.1)
+# so ill-conditioned that the sum is off by rounding
+@example(0, 8, 1, -8.0, 1)
 @given(
-    st.integers(0, 2**32 - 1), st.integers(1, 25), st.integers(1, 30), st.floats(-8, 0), st.sampled_from([0.1, 1, 30])
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 25),
+    st.integers(1, 30),
+    st.floats(-8, 0),
+    st.sampled_from([0.1, 1, 30]),
 )
 def test_simplex_quadratic_is_the_quadratic_program(seed, s, rank, log_damping, size):
     rng = np.random.default_rng(seed)
@@ -433,7 +546,8 @@ def test_simplex_quadratic_is_the_quadratic_program(seed, s, rank, log_damping, 
     b = size * rng.normal(size=s) * np.sqrt(np.diag(Q))
     start = rng.dirichlet(np.ones(s)) * (rng.random(s) < 0.7)
     start = start / start.sum() if start.any() else np.full(s, 1 / s)
-    c, naive = simplex_quadratic(Q, b, start), on_the_simplex(Q, b)
+    c = simplex_quadratic(Q, b, start)
+    naive = on_the_simplex(Q, b)
     assert c.min() >= 0
     assert c.sum() == pytest.approx(1, abs=1e-9)
     value, best = (0.5 * x @ Q @ x - b @ x for x in (c, naive))
@@ -447,7 +561,9 @@ def blobs(problem, n=300, d=4, seed=0):
     return X, np.sign(target) if problem.classifies else target
 
 
-@pytest.mark.parametrize("problem", [Logistic(0.01), Logistic(1e-4, fit_intercept=False), LeastSquares(0.01)], ids=str)
+@pytest.mark.parametrize(
+    "problem", [Logistic(0.01), Logistic(1e-4, fit_intercept=False), LeastSquares(0.01)], ids=str
+)
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_optimised_weights_never_increase_the_outer_loss(problem, seed):
     X, y = blobs(problem, seed=seed)
@@ -465,15 +581,21 @@ def test_optimised_weights_never_increase_the_outer_loss(problem, seed):
         assert losses[-1] < losses[0] - 1e-3
 
 
-@pytest.mark.parametrize("problems", [[Logistic(1e-3)], [LeastSquares(1e-3)], [Logistic(1e-3), Logistic(1.0)]], ids=str)
+@pytest.mark.parametrize(
+    "problems", [[Logistic(1e-3)], [LeastSquares(1e-3)], [Logistic(1e-3), Logistic(1.0)]], ids=str
+)
 def test_optimised_weights_are_a_local_minimum_of_the_sum_of_the_outer_losses(problems):
     X, y = blobs(problems[0])
     rows = np.arange(15)
     models = [model_of(problem, X, y, rows) for problem in problems]
-    c = optimise_weights(models[0] if len(models) == 1 else JointModel(models, [1.0, 1.0]), max_iter=200, tol=1e-12)
+    c = optimise_weights(
+        models[0] if len(models) == 1 else JointModel(models, [1.0, 1.0]), max_iter=200, tol=1e-12
+    )
 
     def outer(c):
-        return sum(outer_after_training(p, X, y, np.ones(300), share(300, rows, c)) for p in problems)
+        return sum(
+            outer_after_training(p, X, y, np.ones(300), share(300, rows, c)) for p in problems
+        )
 
     best = outer(c)
     for j in range(15):

@@ -8,16 +8,26 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from handful import BilevelCoreset, Logistic  # noqa: E402 (needs torch)
-from handful.bilevel import ConjugateGradients, ConvergenceError, Forward, Network, NeumannSeries, Problem, TrainConfig  # noqa: E402
-from handful.models.base import Rows  # noqa: E402
+from handful import BilevelCoreset, Logistic
+from handful.bilevel import (
+    ConjugateGradients,
+    ConvergenceError,
+    Forward,
+    Network,
+    NeumannSeries,
+    Problem,
+    TrainConfig,
+)
+from handful.models.base import Rows
 
 QUICK = TrainConfig(n_steps=60, learning_rate=2e-2, optimiser="adam", weight_decay=2e-2)
 
 
 def small_net(seed=0, d=4, classes=3):
     torch.manual_seed(seed)
-    return torch.nn.Sequential(torch.nn.Linear(d, 5), torch.nn.Tanh(), torch.nn.Linear(5, classes)).double()
+    return torch.nn.Sequential(
+        torch.nn.Linear(d, 5), torch.nn.Tanh(), torch.nn.Linear(5, classes)
+    ).double()
 
 
 @pytest.fixture
@@ -36,16 +46,21 @@ def selection(data, problem, ihvp=None, rows=range(12)):
 
 
 def dense(model, curvature):
-    """Gradients of all rows, (n, p), and the inner Hessian, (p, p), by reverse mode, a row at a time."""
-    theta, outputs = model.theta, model._outputs
+    """Gradients of all rows, (n, p), and the inner Hessian, (p, p), by reverse mode, a row at a
+    time."""
+    theta = model.theta
+    outputs = model._outputs
 
     def mean_loss(flat, X, y):
         return torch.nn.functional.cross_entropy(outputs(flat, X), y)
 
-    X, y = model._X, model._y
+    X = model._X
+    y = model._y
     rows = torch.stack(
         [
-            torch.autograd.functional.jacobian(lambda t, i=i: mean_loss(t, X[i : i + 1], y[i : i + 1]), theta)
+            torch.autograd.functional.jacobian(
+                lambda t, i=i: mean_loss(t, X[i : i + 1], y[i : i + 1]), theta
+            )
             for i in range(len(X))
         ]
     )
@@ -83,7 +98,9 @@ def test_scores_are_the_implicit_gradients(data, ihvp):
 def test_a_linear_network_chooses_what_logistic_regression_chooses(data):
     X, y = data
     exact = Logistic(1e-1, penalise_intercept=True)
-    options = dict(size=21, strategy=Forward(9, n_start=12), rule="linear", weighting="binary", random_state=3)
+    options = dict(
+        size=21, strategy=Forward(9, n_start=12), rule="linear", weighting="binary", random_state=3
+    )
     logistic = BilevelCoreset(exact, **options).fit(X, y)
     net = torch.nn.Linear(4, 3)
     train = TrainConfig(n_steps=3000, learning_rate=0.1, weight_decay=1e-1)
@@ -93,7 +110,9 @@ def test_a_linear_network_chooses_what_logistic_regression_chooses(data):
 
 
 def test_an_indefinite_hessian_is_told(data, monkeypatch):
-    model = selection(data, Network(small_net(), train=QUICK, curvature="hessian"), NeumannSeries(300))
+    model = selection(
+        data, Network(small_net(), train=QUICK, curvature="hessian"), NeumannSeries(300)
+    )
     scale = np.ones(len(model.theta))
     scale[::2] = -0.5
     monkeypatch.setattr(model, "hvp", lambda rng: lambda v: scale * v)
@@ -103,11 +122,18 @@ def test_an_indefinite_hessian_is_told(data, monkeypatch):
 
 def test_training_that_diverges_says_where(data):
     X, y = data
-    problem = Network(small_net(), lambda o, t: (o**2).sum(dim=1), train=TrainConfig(n_steps=200, learning_rate=1e6))
+    problem = Network(
+        small_net(),
+        lambda o, t: (o**2).sum(dim=1),
+        train=TrainConfig(n_steps=200, learning_rate=1e6),
+    )
     with pytest.raises(
-        ConvergenceError, match=r"diverged in step \d+ of 200 \(epoch \d+\): loss (nan|inf).*TrainConfig"
+        ConvergenceError,
+        match=r"diverged in step \d+ of 200 \(epoch \d+\): loss (nan|inf).*TrainConfig",
     ):
-        BilevelCoreset(problem, size=30, strategy=Forward(10), rule="linear").fit(X, y.astype(float))
+        BilevelCoreset(problem, size=30, strategy=Forward(10), rule="linear").fit(
+            X, y.astype(float)
+        )
 
 
 @pytest.mark.parametrize(
@@ -115,27 +141,38 @@ def test_training_that_diverges_says_where(data):
     [
         lambda: torch.nn.Linear(7, 3),
         torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten()),
-        torch.nn.Sequential(torch.nn.Unflatten(1, (2, 3)), torch.nn.Flatten(), torch.nn.Linear(6, 3)),
+        torch.nn.Sequential(
+            torch.nn.Unflatten(1, (2, 3)), torch.nn.Flatten(), torch.nn.Linear(6, 3)
+        ),
     ],
 )
 def test_a_module_for_other_rows_is_told_theirs(data, module):
     X, y = data
     name = "Linear" if not isinstance(module, torch.nn.Module) else "Sequential"
-    message = rf"module {name} must take rows as they lie in X, of shape \(4,\) \(images.*, but fails on 20 of them: ."
+    message = (
+        rf"module {name} must take rows as they lie in X, of shape \(4,\) \(images.*, "
+        "but fails on 20 of them: ."
+    )
     problem = Network(module, train=TrainConfig(n_steps=5, batch_size=32))
     with pytest.raises(ValueError, match=message) as caught:
-        BilevelCoreset(problem, size=30, strategy=Forward(n_start=20), rule="linear", random_state=0).fit(X, y)
+        BilevelCoreset(
+            problem, size=30, strategy=Forward(n_start=20), rule="linear", random_state=0
+        ).fit(X, y)
     assert isinstance(caught.value.__cause__, RuntimeError)
 
 
 @pytest.mark.parametrize("options", [dict(ihvp="cg"), {}], ids=str)
 def test_scores_that_are_not_finite_are_told(data, options):
-    message = r"the scores of \d+ of 60 rows are not finite|finite and not zero, but a product with it has length nan"
+    message = (
+        r"the scores of \d+ of 60 rows are not finite|"
+        "finite and not zero, but a product with it has length nan"
+    )
     X, y = data
 
     class Root(torch.nn.Linear):
         def forward(self, X):
-            return super().forward(torch.sqrt(X + 6.0))  # of the row below: not a number
+            # of the row below: not a number
+            return super().forward(torch.sqrt(X + 6.0))
 
     X = np.vstack([X, np.full((1, 4), -7.0)])[-60:]
     y = np.append(y, 0)[-60:]
@@ -150,7 +187,9 @@ def test_rows_beyond_the_network_s_type_are_told(data):
     X = X.copy()
     X[50] = 1e40
     with pytest.raises(ValueError, match=r"X has entries that torch.float32.*scale the data"):
-        BilevelCoreset(Network(small_net().float(), train=QUICK), size=30, rule="linear", random_state=0).fit(X, y)
+        BilevelCoreset(
+            Network(small_net().float(), train=QUICK), size=30, rule="linear", random_state=0
+        ).fit(X, y)
 
 
 @pytest.mark.parametrize(("ihvp", "alike"), [(ConjugateGradients(), True), (None, False)], ids=str)
@@ -166,21 +205,42 @@ class Pair(torch.nn.Linear):
         return super().forward(X), X
 
 
-WORDS, NUMBERS = np.array(["a", "b", "c"] * 20), np.linspace(0, 1, 60)
+WORDS = np.array(["a", "b", "c"] * 20)
+NUMBERS = np.linspace(0, 1, 60)
 
 
 @pytest.mark.parametrize(
     ("options", "targets", "fit", "message"),
     [
-        (dict(module=Pair(4, 3)), None, {}, "one tensor with an output for each of .* rows, got tuple"),
+        (
+            dict(module=Pair(4, 3)),
+            None,
+            {},
+            ("one tensor with an output for each of .* rows, got tuple"),
+        ),
         (dict(loss=lambda o, t: (o**2).mean()), None, {}, "loss must give one number a row"),
-        (dict(loss=torch.nn.CrossEntropyLoss(reduction="none")), WORDS, {}, "takes numbers as y, got <U1: encode"),
-        ({}, NUMBERS, {}, r"Unknown label type: continuous\. Without a loss, Network needs y to hold classes"),
-        (dict(module=small_net().requires_grad_(False)), None, {}, "no parameter that asks for a gradient"),
-        ({}, None, dict(problem=small_net()), r"Sequential\( .* goes into handful\.bilevel\.Network\(module\)\.$"),
+        (
+            dict(loss=torch.nn.CrossEntropyLoss(reduction="none")),
+            WORDS,
+            {},
+            ("takes numbers as y, got <U1: encode"),
+        ),
+        ({}, NUMBERS, {}, r"type: continuous\. Without a loss, Network needs y to hold classes"),
+        (
+            dict(module=small_net().requires_grad_(False)),
+            None,
+            {},
+            ("no parameter that asks for a gradient"),
+        ),
+        (
+            {},
+            None,
+            dict(problem=small_net()),
+            r"Sequential\( .* goes into handful\.bilevel\.Network\(module\)\.$",
+        ),
         ({}, None, dict(rule="quadratic"), "rule='linear'"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_together_is_told(data, options, targets, fit, message):
     X, y = data
     problem = Network(**{"module": small_net(), "train": QUICK, **options})
@@ -217,7 +277,9 @@ for use in (lambda: handful.bilevel.Network, fit, lambda: handful.continual.netw
 
 
 def test_what_needs_torch_says_so_without():
-    said = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=True
+    ).stdout
     wanted = ("Network needs", "a Problem with a loss in torch needs", "network_views needs")
     assert said.splitlines() == [f"{who} torch: pip install torch." for who in wanted]
 
@@ -254,9 +316,17 @@ def counts():
 
 def test_torch_takes_the_derivatives_of_a_loss_of_ones_own(counts):
     X, y = counts
-    theta, weights = np.array([0.3, 0.1, -0.4]), np.random.default_rng(1).random(80)
-    for name, arguments in (("losses", ()), ("gradients", ()), ("row_hessians", ()), ("hessian", (weights,))):
-        auto, hand = (getattr(problem, name)(theta, X, y, *arguments) for problem in (Poisson(), ByHand()))
+    theta = np.array([0.3, 0.1, -0.4])
+    weights = np.random.default_rng(1).random(80)
+    for name, arguments in (
+        ("losses", ()),
+        ("gradients", ()),
+        ("row_hessians", ()),
+        ("hessian", (weights,)),
+    ):
+        auto, hand = (
+            getattr(problem, name)(theta, X, y, *arguments) for problem in (Poisson(), ByHand())
+        )
         np.testing.assert_allclose(auto, hand, rtol=1e-12, atol=1e-12)
 
 
@@ -265,6 +335,9 @@ def test_a_loss_that_gives_no_number_is_named(counts):
         def loss(self, theta, x, y):
             return x * theta
 
-    message = r"Several\.loss\(theta, x, y\) must give one number for a row x of shape \(3,\) and theta of shape \(3,\)"
+    message = (
+        r"Several\.loss\(theta, x, y\) must give one number for a row x of shape \(3,\) "
+        r"and theta of shape \(3,\)"
+    )
     with pytest.raises(ValueError, match=message):
         BilevelCoreset(Several(), size=8).fit(*counts)

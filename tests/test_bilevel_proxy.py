@@ -12,12 +12,14 @@ from handful.proxies import RBF, Nystrom
 def data():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 4))
-    return X, (np.linalg.norm(X, axis=1) > 1.9).astype(int)  # a circle: no linear model of X separates it
+    # a circle: no linear model of X separates it
+    return X, (np.linalg.norm(X, axis=1) > 1.9).astype(int)
 
 
 def test_it_is_the_selector_on_the_features(data):
     X, y = data
-    proxy = Nystrom(RBF(0.3), n_landmarks=300)  # all rows are landmarks: features without a draw
+    # all rows are landmarks: features without a draw
+    proxy = Nystrom(RBF(0.3), n_landmarks=300)
     few = ProxyCoreset(KCenter(), proxy, size=12, random_state=3).fit(X, y)
     Z = proxy.fit_transform(X)
     K = Z @ Z.T
@@ -36,7 +38,8 @@ def test_it_is_the_selector_on_the_features(data):
 def test_it_serves_as_the_selector_of_a_stream(data):
     X, y = data
     few = ProxyCoreset(
-        BilevelCoreset(Logistic(1e-2), rule="linear", strategy=Forward(n_start=2)), Nystrom(RBF(0.3), n_landmarks=50)
+        BilevelCoreset(Logistic(1e-2), rule="linear", strategy=Forward(n_start=2)),
+        Nystrom(RBF(0.3), n_landmarks=50),
     )
     stream = MergeReduce(few, size=10, leaf_size=25, n_slots=3, random_state=0)
     for start in range(0, 200, 25):
@@ -48,12 +51,15 @@ def test_it_serves_as_the_selector_of_a_stream(data):
 
 
 @pytest.mark.parametrize(
-    "selector", [None, BilevelCoreset(rule="linear", strategy=Forward(n_start=2)), SVMCoreset()], ids=repr
+    "selector",
+    [None, BilevelCoreset(rule="linear", strategy=Forward(n_start=2)), SVMCoreset()],
+    ids=repr,
 )
 def test_leaves_and_tasks_of_one_class_are_the_selector_s_own_matter(selector, data):
     X, y = data
     order = np.argsort(y, kind="stable")
-    X, y = X[order], y[order]
+    X = X[order]
+    y = y[order]
     few = ProxyCoreset(selector, Nystrom(RBF(0.3), n_landmarks=50))
     stream = MergeReduce(few, size=10, leaf_size=25, random_state=0).fit(X, y)
     assert 1 <= len(stream.coreset_) <= 10

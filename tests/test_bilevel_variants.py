@@ -1,4 +1,5 @@
-"""The variants of Section 3.5: exchange, elimination, Algorithm 2, outer losses, implicit gradients, joint problems."""
+"""The variants of Section 3.5: exchange, elimination, Algorithm 2, outer losses, implicit
+gradients, joint problems."""
 
 import numpy as np
 import pytest
@@ -51,7 +52,9 @@ def slopes(problem, X, y, chosen, rows, u=None):
 
 
 def run(strategy, model, size):
-    return strategy.run(model, size, rule="linear", weighting="binary", labels=None, bar=tqdm(disable=True))
+    return strategy.run(
+        model, size, rule="linear", weighting="binary", labels=None, bar=tqdm(disable=True)
+    )
 
 
 # --- exchange and elimination
@@ -60,13 +63,17 @@ def run(strategy, model, size):
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 def test_an_exchange_swaps_the_largest_for_the_smallest_implicit_gradient(problem):
     X, y = data()
-    chosen, others = np.arange(12), np.arange(12, N)
+    chosen = np.arange(12)
+    others = np.arange(12, N)
     model = selection(problem, X, y, chosen)
     run(Exchange(1, max_iter=1), model, 12)
     out = chosen[np.argmax(slopes(problem, X, y, chosen, chosen))]
     into = others[np.argmin(slopes(problem, X, y, chosen, others))]
     swapped = [*np.setdiff1d(chosen, [out]), into]
-    before, after = (outer_after_training(problem, X, y, np.ones(N), share(N, rows)) for rows in (chosen, swapped))
+    before, after = (
+        outer_after_training(problem, X, y, np.ones(N), share(N, rows))
+        for rows in (chosen, swapped)
+    )
     assert sorted(model.indices) == sorted(swapped if after < before else chosen)
 
 
@@ -85,7 +92,8 @@ def test_every_class_stays_however_few_points_are_left(strategy):
     y = y.copy()
     y[:58] = 1.0
     y[58:] = -1.0
-    if strategy == "regularised":  # weights decide there, and a class may lose all of its own
+    # weights decide there, and a class may lose all of its own
+    if strategy == "regularised":
         y[30:] = -1.0
     coreset = BilevelCoreset(Logistic(0.05), size=4, strategy=strategy, random_state=0).fit(X, y)
     assert set(y[coreset.indices_]) == {-1.0, 1.0}
@@ -102,14 +110,18 @@ def test_regularised_weights_train_better_than_equal_ones_on_the_same_points(pro
     assert coreset.weights_.sum() == pytest.approx(120)
     w = share(120, coreset.indices_, coreset.weights_ / 120)
     everything = outer_after_training(problem, X, y, np.ones(120), share(120, np.arange(120)))
-    weighted, equal = (outer_after_training(problem, X, y, np.ones(120), v) for v in (w, share(120, coreset.indices_)))
+    weighted, equal = (
+        outer_after_training(problem, X, y, np.ones(120), v)
+        for v in (w, share(120, coreset.indices_))
+    )
     assert weighted < equal
     assert weighted < 1.02 * everything
 
 
 def test_one_run_of_algorithm_2_gives_every_size_and_fewer_weights_all_the_time():
     X, y = data(120)
-    model, support = selection(Logistic(0.05), X, y, range(120)), []
+    model = selection(Logistic(0.05), X, y, range(120))
+    support = []
     path = list(Regularised().path(model, [10, 60, 30], watch=support.append))
     assert [m for m, _, _ in path] == [60, 30, 10]
     assert [len(rows) for _, rows, _ in path] == [60, 30, 10]
@@ -130,7 +142,9 @@ def test_scores_are_about_the_rows_of_the_outer_loss(outer):
     model.fit()
     scores = model.linear_scores()
     assert np.isneginf(scores[40:]).all()
-    expected = -slopes(PROBLEMS[1], rows.X, rows.y, np.arange(10), range(10, 40), u=rows.sample_weight)
+    expected = -slopes(
+        PROBLEMS[1], rows.X, rows.y, np.arange(10), range(10, 40), u=rows.sample_weight
+    )
     np.testing.assert_allclose(scores[10:40], expected, atol=1e-5 * np.abs(expected).max())
 
 
@@ -138,7 +152,8 @@ def test_scores_are_about_the_rows_of_the_outer_loss(outer):
 
 
 class OwnLogistic(Problem):
-    """The binary model through the protocol for problems of one's own; the last column is the intercept."""
+    """The binary model through the protocol for problems of one's own; the last column is the
+    intercept."""
 
     def __init__(self, l2=0.05):
         self.l2 = l2
@@ -154,7 +169,9 @@ class OwnLogistic(Problem):
         return (X.T * (weights * p * (1 - p))) @ X + self.l2 * np.eye(X.shape[1])
 
 
-@pytest.mark.parametrize("ihvp", [None, Exact(), ConjugateGradients(), NeumannSeries(3000)], ids=str)
+@pytest.mark.parametrize(
+    "ihvp", [None, Exact(), ConjugateGradients(), NeumannSeries(3000)], ids=str
+)
 @pytest.mark.parametrize("problem", [*PROBLEMS, OwnLogistic()], ids=lambda p: type(p).__name__)
 def test_implicit_gradients_are_the_derivatives_however_they_are_solved(problem, ihvp):
     X, y = data()
@@ -163,13 +180,17 @@ def test_implicit_gradients_are_the_derivatives_however_they_are_solved(problem,
     model = selection(problem, A, y, range(12), ihvp=ihvp)
     model.fit()
     expected = -slopes(plain, X, y, np.arange(12), range(12, N))
-    np.testing.assert_allclose(model.linear_scores()[12:], expected, atol=1e-3 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        model.linear_scores()[12:], expected, atol=1e-3 * np.abs(expected).max()
+    )
 
 
 def test_a_problem_of_ones_own_chooses_what_the_built_in_one_does():
     X, y = data(150)
     # which of the two classes comes first is known to the built-in one only
-    options = dict(size=20, rule="linear", weighting="binary", strategy=Forward(n_start=6, every_class=False))
+    options = dict(
+        size=20, rule="linear", weighting="binary", strategy=Forward(n_start=6, every_class=False)
+    )
     built_in = BilevelCoreset(Logistic(0.05, penalise_intercept=True), random_state=0, **options)
     own = BilevelCoreset(OwnLogistic(), random_state=0, **options)
     A = np.column_stack([X, np.ones(150)])
@@ -189,7 +210,9 @@ class Singular(OwnLogistic):
 def test_a_singular_hessian_is_an_error_and_damping_the_way_out():
     X, y = data()
     twice = np.column_stack([X, np.zeros(N)])
-    with pytest.raises(ConvergenceError, match=r"not positive definite .* raise the penalty, or damping"):
+    with pytest.raises(
+        ConvergenceError, match=r"not positive definite .* raise the penalty, or damping"
+    ):
         BilevelCoreset(Singular(), size=15).fit(twice, y)
     rows = Rows(twice, y, np.ones(N), NONE)
     model = GenericModel(Singular(), rows, np.random.default_rng(0), Exact(damping=0.1))
@@ -204,7 +227,10 @@ def test_an_inner_problem_that_does_not_converge_is_an_error():
             return np.full(X.shape[1], np.nan)
 
     X, y = data()
-    with pytest.raises(ConvergenceError, match=r"Diverging.solve must give finite numbers .* 3 entries that are not"):
+    with pytest.raises(
+        ConvergenceError,
+        match=r"Diverging.solve must give finite numbers .* 3 entries that are not",
+    ):
         BilevelCoreset(Diverging(), size=15).fit(X, y)
 
 
@@ -219,13 +245,21 @@ class Half(OwnLogistic):
 @pytest.mark.parametrize(
     ("problem", "message"),
     [
-        (Empty(), "Empty must implement .* and lacks losses, gradients, hessian; or a loss in torch alone: see"),
+        (
+            Empty(),
+            "Empty must implement .* and lacks losses, gradients, hessian; or a loss in torch "
+            "alone: see",
+        ),
         (Half(), "Half must implement .* and lacks gradients; or a loss in torch alone: see"),
-        (Joint(OwnLogistic(), Half()), "Half must implement .* and lacks gradients; or a loss in torch alone: see"),
+        (
+            Joint(OwnLogistic(), Half()),
+            "Half must implement .* and lacks gradients; or a loss in torch alone: see",
+        ),
     ],
 )
 def test_a_problem_without_its_methods_is_told_which(problem, message, monkeypatch):
-    monkeypatch.setattr(GenericModel, "__init__", None)  # no numerical work
+    # no numerical work
+    monkeypatch.setattr(GenericModel, "__init__", None)
     X, y = data()
     with pytest.raises(TypeError, match=message):
         BilevelCoreset(problem, size=5).fit(X, y)
@@ -236,7 +270,8 @@ def test_a_problem_without_its_methods_is_told_which(problem, message, monkeypat
 
 def test_joint_scores_add_up():
     X, y = data()
-    a, b = Logistic(0.05), LeastSquares(0.1)
+    a = Logistic(0.05)
+    b = LeastSquares(0.1)
     scores = []
     for problem in (a, b, Joint(a, b, 0.3)):
         model = selection(problem, X, y, range(12))
@@ -254,19 +289,31 @@ def test_options_of_options_are_parameters_of_the_selector():
     assert (other.strategy.batch_size, other.ihvp.n_steps, other.ihvp.damping) == (5, 7, 0.5)
     assert (selector.strategy.batch_size, selector.ihvp.damping) == (3, 0.0)
     X, y = data(90)
-    model = CoresetEstimator(BilevelCoreset(size=12, strategy=Forward(), random_state=0), LogisticRegression())
+    model = CoresetEstimator(
+        BilevelCoreset(size=12, strategy=Forward(), random_state=0), LogisticRegression()
+    )
     search = GridSearchCV(model, {"selector__strategy__batch_size": [2, 5]}, cv=3).fit(X, y)
     best = search.best_estimator_.selector_
     assert best.strategy.batch_size == search.best_params_["selector__strategy__batch_size"]
-    single = BilevelCoreset(size=12, strategy=Forward(best.strategy.batch_size), random_state=0).fit(X, y)
+    single = BilevelCoreset(
+        size=12, strategy=Forward(best.strategy.batch_size), random_state=0
+    ).fit(X, y)
     np.testing.assert_array_equal(best.indices_, single.indices_)
 
 
 @pytest.mark.parametrize(
     ("options", "fit", "message"),
     [
-        (dict(ihvp=ConjugateGradients), {}, r"ihvp must be one of .* or an object such as ConjugateGradients\("),
-        (dict(strategy="exchange", weighting="corrective"), {}, "take 'optimised', which does so at the end"),
+        (
+            dict(ihvp=ConjugateGradients),
+            {},
+            r"ihvp must be one of .* or an object such as ConjugateGradients\(",
+        ),
+        (
+            dict(strategy="exchange", weighting="corrective"),
+            {},
+            "take 'optimised', which does so at the end",
+        ),
         (dict(outer="validation"), {}, "with no validation set"),
         ({}, dict(validation=(np.ones((4, 3)), np.ones(4))), "with a validation set"),
         (
@@ -274,7 +321,11 @@ def test_options_of_options_are_parameters_of_the_selector():
             dict(validation=(np.ones((4, 2)), np.ones(4))),
             "validation: X has 2 features, but .* 3",
         ),
-        (dict(outer="validation"), dict(validation=(np.ones((4, 3)), 7 * np.ones(4))), "classes that y has not"),
+        (
+            dict(outer="validation"),
+            dict(validation=(np.ones((4, 3)), 7 * np.ones(4))),
+            "classes that y has not",
+        ),
     ],
     ids=str,
 )

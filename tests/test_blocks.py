@@ -1,4 +1,5 @@
-"""Rows in blocks: whatever they come in, the same choice; near that of an array; one block in memory at a time."""
+"""Rows in blocks: whatever they come in, the same choice; near that of an array; one block in
+memory at a time."""
 
 import importlib.util
 import linecache
@@ -35,7 +36,10 @@ from sklearn.metrics import log_loss
 dask = pytest.importorskip("dask", reason="dask comes with the extra handful[distributed]")
 da, db, dd = (pytest.importorskip(f"dask.{name}") for name in ("array", "bag", "dataframe"))
 
-N, D, ROWS = 2000, 4, 500  # rows, columns, rows of a block
+# rows, columns, rows of a block
+N = 2000
+D = 4
+ROWS = 500
 SELECTORS = [
     UniformCoreset(20, random_state=0),
     StratifiedCoreset(20, random_state=0),
@@ -47,7 +51,9 @@ SELECTORS = [
     SVMCoreset(20, n_clusters=2, random_state=0),
     BilevelCoreset(Logistic(l2=1e-2), size=20, random_state=0),
 ]
-every_selector = pytest.mark.parametrize("selector", SELECTORS, ids=lambda selector: type(selector).__name__)
+every_selector = pytest.mark.parametrize(
+    "selector", SELECTORS, ids=lambda selector: type(selector).__name__
+)
 
 
 @pytest.fixture(autouse=True)
@@ -60,18 +66,24 @@ def in_turn():
 def rows():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, D))
-    return X, (X[:, 0] + 0.3 * rng.normal(size=N) > 0).astype(int), rng.integers(0, 3, N).astype(float)
+    return (
+        X,
+        (X[:, 0] + 0.3 * rng.normal(size=N) > 0).astype(int),
+        rng.integers(0, 3, N).astype(float),
+    )
 
 
 @pytest.fixture(scope="module")
 def forms(rows, tmp_path_factory):
     """The same rows in everything that `fit` takes, by name: its arguments."""
     X, y, w = rows
-    folder, frame = tmp_path_factory.mktemp("rows"), pd.DataFrame(X, columns=list("abcd")).assign(label=y, w=w)
+    folder = tmp_path_factory.mktemp("rows")
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(label=y, w=w)
     for start in range(0, N, ROWS):
         part = slice(start, start + ROWS)
         for name, values in (("X", X), ("y", y), ("w", w)):
-            np.save(folder / f"{name}{start}.npy", values[part])  # X1000 comes before X500 by letters
+            # X1000 comes before X500 by letters
+            np.save(folder / f"{name}{start}.npy", values[part])
         frame[part].to_parquet(folder / f"{start}.parquet")
     lazy = dd.from_pandas(frame, chunksize=ROWS)
     chunks = [tuple(values[start : start + ROWS] for values in rows) for start in range(0, N, ROWS)]
@@ -79,7 +91,11 @@ def forms(rows, tmp_path_factory):
         "array": (Blocks(X, y, w, rows=ROWS),),
         ".npy": (str(folder / "X*.npy"), str(folder / "y*.npy"), str(folder / "w*.npy")),
         ".parquet": (str(folder / "*.parquet"), "label", "w"),
-        "dask array": (da.from_array(X, chunks=(ROWS, 3)), da.from_array(y, chunks=300), da.from_array(w, chunks=ROWS)),
+        "dask array": (
+            da.from_array(X, chunks=(ROWS, 3)),
+            da.from_array(y, chunks=300),
+            da.from_array(w, chunks=ROWS),
+        ),
         "dask array, numpy labels": (da.from_array(X, chunks=(ROWS, 3)), y, w),
         "dask frame": (lazy[list("abcd")], lazy["label"], lazy["w"]),
         "dask bag": (db.from_sequence(chunks, npartitions=4),),
@@ -93,7 +109,8 @@ def test_the_choice_does_not_depend_on_what_the_rows_come_in(selector, rows, for
     for name, given in forms.items():
         found = selector.fit(*given)
         np.testing.assert_array_equal(found.indices_, first.indices, err_msg=name)
-        # a block of a frame lies column by column, which changes the last digits of what a solver ends with
+        # a block of a frame lies column by column, which changes the last digits of what a solver
+        # ends with
         np.testing.assert_allclose(found.weights_, first.weights, rtol=1e-6)
         X_small, y_small, *_, w = found.take(*given)
         np.testing.assert_array_equal(np.asarray(X_small), X[first.indices])
@@ -102,18 +119,25 @@ def test_the_choice_does_not_depend_on_what_the_rows_come_in(selector, rows, for
 
 
 @pytest.mark.parametrize(
-    "selector", [s for s in SELECTORS if type(s).__name__ not in ("KCenter", "KMeansPlusPlus", "BilevelCoreset")]
+    "selector",
+    [
+        s
+        for s in SELECTORS
+        if type(s).__name__ not in ("KCenter", "KMeansPlusPlus", "BilevelCoreset")
+    ],
 )
 def test_draws_estimate_sums_without_bias_and_with_hardly_more_noise(selector, rows):
     X, y, w = rows
-    cost, sums = 1 + X[:, 0] ** 2 + y, {}
+    cost = 1 + X[:, 0] ** 2 + y
+    sums = {}
     for name, data in (("array", rows), ("blocks", (Blocks(X, y, w, rows=ROWS),))):
         fits = (selector.set_params(size=60, random_state=seed).fit(*data) for seed in range(40))
         sums[name] = [found.weights_ @ cost[found.indices_] for found in fits]
     selector.set_params(size=20, random_state=0)
     error = np.std(sums["blocks"], ddof=1) / np.sqrt(40)
     assert abs(np.mean(sums["blocks"]) - w @ cost) < 4 * error
-    assert np.std(sums["blocks"]) < 1.5 * np.std(sums["array"])  # 40 fits; four blocks add an eighth
+    # 40 fits; four blocks add an eighth
+    assert np.std(sums["blocks"]) < 1.5 * np.std(sums["array"])
 
 
 @pytest.mark.parametrize("order", ["as they come", "by a column", "by class"])
@@ -121,9 +145,16 @@ def test_training_on_rows_chosen_in_blocks_is_as_good(order):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(24_000, 4))
     y = (rng.random(24_000) < 1 / (1 + np.exp(-2 * X[:, 0] + X[:, 1]))).astype(int)
-    (X, X_new), (y, y_new), C = np.split(X, 2), np.split(y, 2), 1 / (1e-3 * 12_000)
-    by = {"as they come": np.arange(12_000), "by a column": np.argsort(X[:, 0]), "by class": np.argsort(y)}[order]
-    X, y = X[by], y[by]
+    (X, X_new) = np.split(X, 2)
+    (y, y_new) = np.split(y, 2)
+    C = 1 / (1e-3 * 12_000)
+    by = {
+        "as they come": np.arange(12_000),
+        "by a column": np.argsort(X[:, 0]),
+        "by class": np.argsort(y),
+    }[order]
+    X = X[by]
+    y = y[by]
 
     def loss(indices, weights):
         model = LogisticRegression(C=C).fit(X[indices], y[indices], sample_weight=weights)
@@ -133,7 +164,8 @@ def test_training_on_rows_chosen_in_blocks_is_as_good(order):
     found = few.fit(Blocks(X, y, rows=1500))
     assert len(found.indices_) <= 40
     assert found.weights_.sum() == pytest.approx(12_000)
-    assert loss(found.indices_, found.weights_) < loss(np.arange(12_000), np.ones(12_000)) + 0.005  # 40 uniform: .06
+    # 40 uniform: .06
+    assert loss(found.indices_, found.weights_) < loss(np.arange(12_000), np.ones(12_000)) + 0.005
 
 
 def test_a_function_is_mapped_and_written(rows, forms, tmp_path):
@@ -172,17 +204,26 @@ def odd_data(rows, tmp_path):
     with_nan = np.where(np.arange(N)[:, None] == 700, np.nan, X)
     return {
         "block 1 has no y, but block 0 has numbers in y": (bag(ok, (X[600:],)),),
-        "block 1 has words in y, but block 0 has numbers": (bag(ok, (X[600:], y[600:].astype(str))),),
-        "block 1 has sparse rows, but block 0 has dense": (bag(ok, (sparse.csr_matrix(X[600:]), y[600:])),),
+        "block 1 has words in y, but block 0 has numbers": (
+            bag(ok, (X[600:], y[600:].astype(str))),
+        ),
+        "block 1 has sparse rows, but block 0 has dense": (
+            bag(ok, (sparse.csr_matrix(X[600:]), y[600:])),
+        ),
         "block 1 has .3,. columns": (bag(ok, (X[600:, :3], y[600:])),),
         "block 1 has the columns b, a, c, d": (str(tmp_path / "*.parquet"),),
         "block 1 has no sample_weight": (bag((*ok, w[:600]), ok),),
-        r"block 1 \(rows from 500 on\), row 700 with NaN or infinity": (Blocks(with_nan, y, rows=500),),
+        r"block 1 \(rows from 500 on\), row 700 with NaN or infinity": (
+            Blocks(with_nan, y, rows=500),
+        ),
         "X must name files": (str(tmp_path / "none*.npy"),),
         "inconsistent numbers of samples": (str(tmp_path / "X.npy"), str(tmp_path / "y.npy")),
         "has no column 'lable', only a, b, c, d": (str(tmp_path / "0.parquet"), "lable"),
         "y must name files, as X does, got ndarray": (str(tmp_path / "X.npy"), y),
-        "y must name 1 files, one for each of X, got 2": (str(tmp_path / "X.npy"), [str(tmp_path / "y.npy")] * 2),
+        "y must name 1 files, one for each of X, got 2": (
+            str(tmp_path / "X.npy"),
+            [str(tmp_path / "y.npy")] * 2,
+        ),
         "0 sample": (Blocks(X[:0]),),
         "y must have one entry a row, 2000 of them, got 5": (da.from_array(X, chunks=500), y[:5]),
         "y must be dask data in 2 chunks": (lazy, pd.Series(y)),
@@ -211,7 +252,9 @@ def words_of_any_length(block):
 
 
 @pytest.mark.parametrize("function", [nothing, one_row, words_of_any_length])
-def test_what_is_written_is_an_array_with_a_row_for_each_of_the_block_in_one_form(rows, function, tmp_path):
+def test_what_is_written_is_an_array_with_a_row_for_each_of_the_block_in_one_form(
+    rows, function, tmp_path
+):
     with pytest.raises(ValueError, match="what is written of block"):
         Blocks(rows[0], rows=20).write(tmp_path / "out.npy", function)
 
@@ -232,7 +275,8 @@ def test_rows_that_are_not_there_and_blocks_of_no_rows_are_refused(rows):
 
 def test_what_is_kept_of_a_function_is_not_taken_for_another_of_its_name(rows, tmp_path):
     np.save(tmp_path / "X.npy", rows[0])
-    blocks, found = Blocks(str(tmp_path / "X.npy"), keep=tmp_path / "kept"), []
+    blocks = Blocks(str(tmp_path / "X.npy"), keep=tmp_path / "kept")
+    found = []
     for source in ("def total(block): return block.X.sum()", "def total(block): return len(block)"):
         (tmp_path / "own.py").write_text(source)
         spec = importlib.util.spec_from_file_location("own", tmp_path / "own.py")
@@ -241,7 +285,8 @@ def test_what_is_kept_of_a_function_is_not_taken_for_another_of_its_name(rows, t
         found += blocks.map(own.total)
     assert found == [pytest.approx(rows[0].sum()), N]
     for kept in (tmp_path / "kept").iterdir():
-        kept.write_bytes(b"")  # damaged: read again
+        # damaged: read again
+        kept.write_bytes(b"")
     assert blocks.map(own.total) == [N]
 
 
@@ -251,7 +296,9 @@ def test_what_was_kept_and_is_damaged_or_belongs_to_another_block_is_computed_ag
         np.save(file, np.random.default_rng(i).normal(size=(60, 3)))
 
     def chosen():
-        return KCenter(5, random_state=0).fit(Blocks(files, keep=tmp_path / "kept")).indices_.tolist()
+        return (
+            KCenter(5, random_state=0).fit(Blocks(files, keep=tmp_path / "kept")).indices_.tolist()
+        )
 
     expected = chosen()
     for path in (kept := {path: path.read_bytes() for path in (tmp_path / "kept").iterdir()}):
@@ -274,18 +321,22 @@ def test_blocks_of_other_tables_are_those_of_the_array(rows, form):
     else:
         given = sparse.coo_matrix(X) if form == "coo" else X.tolist()
     found = KCenter(20, random_state=0).fit(Blocks(given, rows=ROWS))
-    np.testing.assert_array_equal(found.indices_, KCenter(20, random_state=0).fit(Blocks(X, rows=ROWS)).indices_)
+    np.testing.assert_array_equal(
+        found.indices_, KCenter(20, random_state=0).fit(Blocks(X, rows=ROWS)).indices_
+    )
     if form in ("polars", "arrow"):
         assert found.feature_names_in_.tolist() == list("abcd")
 
 
 def test_rows_that_do_not_count_and_empty_chunks_change_nothing(rows):
     X, y, w = rows
-    w = np.where(np.arange(N) < ROWS, 0.0, w + 1)  # a block without any row that counts
+    # a block without any row that counts
+    w = np.where(np.arange(N) < ROWS, 0.0, w + 1)
     few = KCenter(20, random_state=0).fit(Blocks(X, y, w, rows=ROWS))
     assert (few.indices_ >= ROWS).all()
     lazy = dd.from_pandas(pd.DataFrame(X, columns=list("abcd")), npartitions=8)
-    there = lazy[lazy["a"] > 0.5]  # of unknown lengths
+    # of unknown lengths
+    there = lazy[lazy["a"] > 0.5]
     expected = X[X[:, 0] > 0.5]
     found = UniformCoreset(5, random_state=0).fit(there)
     np.testing.assert_array_equal(found.take(there)[0], expected[found.indices_])
@@ -304,7 +355,10 @@ def test_predictions_are_those_of_rows_and_refuse_reordered_columns(rows, forms)
         lazy, forms["dask frame"][1]
     )
     mixture = VCGMM(3, coreset_size=500, random_state=0).fit(lazy)
-    for fitted, names in ((model, ("predict", "predict_proba")), (mixture, ("predict", "transform", "score_samples"))):
+    for fitted, names in (
+        (model, ("predict", "predict_proba")),
+        (mixture, ("predict", "transform", "score_samples")),
+    ):
         assert fitted.feature_names_in_.tolist() == list("abcd")
         for name in names:
             say = getattr(fitted, name)
@@ -314,7 +368,9 @@ def test_predictions_are_those_of_rows_and_refuse_reordered_columns(rows, forms)
     np.testing.assert_array_equal(mixture.labels_.compute(), mixture.predict(frame))
     unnamed = VCGMM(3, coreset_size=500, random_state=0).fit(forms[".npy"][0])
     np.testing.assert_array_equal(unnamed.labels_, unnamed.predict(X))
-    np.testing.assert_array_equal(unnamed.predict(forms["dask array"][0]).compute(), unnamed.labels_)
+    np.testing.assert_array_equal(
+        unnamed.predict(forms["dask array"][0]).compute(), unnamed.labels_
+    )
 
 
 def test_a_stream_of_blocks_is_the_stream_of_their_rows(rows, forms):
@@ -330,7 +386,9 @@ def test_a_stream_of_blocks_is_the_stream_of_their_rows(rows, forms):
 # --- memory, and a cluster
 
 
-@pytest.mark.parametrize("selector", [SELECTORS[0], SELECTORS[1], SELECTORS[3], SELECTORS[4]], ids=repr)
+@pytest.mark.parametrize(
+    "selector", [SELECTORS[0], SELECTORS[1], SELECTORS[3], SELECTORS[4]], ids=repr
+)
 def test_memory_does_not_grow_with_the_number_of_files(selector, tmp_path):
     peaks = []
     for n_files in (4, 16):
@@ -375,8 +433,11 @@ def test_a_killed_worker_changes_nothing(rows, few, found, tmp_path):
     distributed = pytest.importorskip("dask.distributed")
     X, y, _ = rows
     alone = clone(few).fit(Blocks(X, y, rows=ROWS // 2))
-    lazy = da.from_array(X, chunks=(ROWS // 2, D)).map_blocks(Slowly(tmp_path), meta=np.empty((0, 0)))
-    patient = {f"distributed.comm.timeouts.{name}": "600s" for name in ("connect", "tcp")}  # the machine may be busy
+    lazy = da.from_array(X, chunks=(ROWS // 2, D)).map_blocks(
+        Slowly(tmp_path), meta=np.empty((0, 0))
+    )
+    # the machine may be busy
+    patient = {f"distributed.comm.timeouts.{name}": "600s" for name in ("connect", "tcp")}
     options = dict(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None)
     with (
         dask.config.set(patient | {"scheduler": None}),

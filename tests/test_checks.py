@@ -15,7 +15,14 @@ from handful import BilevelCoreset, LeastSquares, Logistic, UniformCoreset
 from handful.active.acquisition import Acquisition
 from handful.bilevel import Network, Problem, TrainConfig
 from handful.bilevel.strategy import Strategy
-from handful.checks import as_generator, check_integer, check_magnitude, check_number, check_sample_weight, check_size
+from handful.checks import (
+    as_generator,
+    check_integer,
+    check_magnitude,
+    check_number,
+    check_sample_weight,
+    check_size,
+)
 from handful.continual import ReplayBuffer
 from handful.dictionary import MeasurementSelector, Recovery
 from handful.models.inverse import InverseHessian
@@ -34,9 +41,13 @@ def test_integers_within_the_limits_pass(value):
     check_integer("size", value, least=0, most=4)
 
 
-@pytest.mark.parametrize("value", [True, np.True_, 2.0, np.float64(2), "2", None, np.nan, np.array(2), -1, 5])
+@pytest.mark.parametrize(
+    "value", [True, np.True_, 2.0, np.float64(2), "2", None, np.nan, np.array(2), -1, 5]
+)
 def test_what_is_no_integer_within_the_limits_is_refused(value):
-    with pytest.raises(ValueError, match=r"^size must be an integer of at least 0 and at most 4, got size="):
+    with pytest.raises(
+        ValueError, match=r"^size must be an integer of at least 0 and at most 4, got size="
+    ):
         check_integer("size", value, least=0, most=4)
 
 
@@ -45,33 +56,43 @@ def test_numbers_within_the_limits_pass(value):
     check_number("share", value, above=0, most=1)
 
 
-@pytest.mark.parametrize("value", [0, -1.0, 1.5, np.nan, np.inf, -np.inf, True, "1", None, 1j, 10**400])
+@pytest.mark.parametrize(
+    "value", [0, -1.0, 1.5, np.nan, np.inf, -np.inf, True, "1", None, 1j, 10**400]
+)
 def test_what_is_no_number_within_the_limits_is_refused(value):
-    with pytest.raises(ValueError, match=r"^share must be a finite number greater than 0 and at most 1, got share="):
+    with pytest.raises(
+        ValueError, match=r"^share must be a finite number greater than 0 and at most 1, got share="
+    ):
         check_number("share", value, above=0, most=1)
 
 
 def test_closed_limits_are_allowed_and_open_ones_are_not():
     check_number("x", 0, least=0, below=1)
     check_number("x", -1e308)
-    with pytest.raises(ValueError, match=r"^x must be a finite number of at least 0 and less than 1, got x=1\.$"):
+    with pytest.raises(
+        ValueError, match=r"^x must be a finite number of at least 0 and less than 1, got x=1\.$"
+    ):
         check_number("x", 1, least=0, below=1)
     with pytest.raises(ValueError, match=r"^x must be a finite number, got x=nan\.$"):
         check_number("x", np.nan)
 
 
 def test_the_message_ends_with_the_owner_and_the_reason_that_were_given():
-    with pytest.raises(ValueError, match=r"^l2 of Logistic must be .* greater than 0, got l2=0: no penalty\.$"):
+    with pytest.raises(
+        ValueError, match=r"^l2 of Logistic must be .* greater than 0, got l2=0: no penalty\.$"
+    ):
         check_number("l2", 0, above=0, of=Logistic(), why="no penalty")
 
 
 def test_a_size_beyond_the_rows_is_refused_under_its_own_name():
     check_size(9, 5, 7, repeats=True)
-    with pytest.raises(ValueError, match=r"k must be at most .* got k=6 for n_samples=7 of which 5 have a positive"):
+    with pytest.raises(
+        ValueError, match=r"k must be at most .* got k=6 for n_samples=7 of which 5 have a positive"
+    ):
         check_size(6, 5, 7, name="k")
 
 
-# Every option of every public class -----------------------------------------------------------------------------------
+# Every option of every public class --------------------------------------------------------------
 
 
 def is_checked(name, hint):
@@ -83,13 +104,19 @@ def is_checked(name, hint):
 
 
 def with_options():
-    """The public classes of the library with options that are checked: (class, names of those options)."""
-    for room in ["handful", *(m.name for m in pkgutil.iter_modules(handful.__path__, "handful.") if m.ispkg)]:
+    """The public classes of the library with options that are checked: (class, names of those
+    options)."""
+    for room in [
+        "handful",
+        *(m.name for m in pkgutil.iter_modules(handful.__path__, "handful.") if m.ispkg),
+    ]:
         module = importlib.import_module(room)
         for cls in {getattr(module, name) for name in dir(module) if name[0] != "_"}:
             if inspect.isclass(cls) and cls.__module__.startswith("handful."):
                 hints = get_type_hints(cls, include_extras=True) if issubclass(cls, Sampler) else {}
-                hints |= {field.name: field.type for field in fields(cls)} if is_dataclass(cls) else {}
+                hints |= (
+                    {field.name: field.type for field in fields(cls)} if is_dataclass(cls) else {}
+                )
                 named = {name for name, hint in hints.items() if is_checked(name, hint)}
                 if named and (found := named & inspect.signature(cls).parameters.keys()):
                     yield cls, found
@@ -97,14 +124,24 @@ def with_options():
 
 OPTIONS = {cls.__name__: (cls, found) for cls, found in with_options()}
 GIVEN = dict(
-    estimator=LogisticRegression(), selector=UniformCoreset(), kernel=RBF(), module=torch.nn.Linear(3, 2), n=9,
-    capacity=9, problem_a=Logistic(), problem_b=Logistic(), probabilities=np.eye(4),
-)  # fmt: skip
-USES = {  # what makes an object look at its options
+    estimator=LogisticRegression(),
+    selector=UniformCoreset(),
+    kernel=RBF(),
+    module=torch.nn.Linear(3, 2),
+    n=9,
+    capacity=9,
+    problem_a=Logistic(),
+    problem_b=Logistic(),
+    probabilities=np.eye(4),
+)
+# what makes an object look at its options
+USES = {
     Problem: lambda one: BilevelCoreset(one, size=8).fit(X, y),
     Strategy: lambda one: BilevelCoreset(size=8, strategy=one).fit(X, y),
     InverseHessian: lambda one: BilevelCoreset(size=8, ihvp=one).fit(X, y),
-    TrainConfig: lambda one: BilevelCoreset(Network(GIVEN["module"], train=one), size=8, rule="linear").fit(X, y),
+    TrainConfig: lambda one: BilevelCoreset(
+        Network(GIVEN["module"], train=one), size=8, rule="linear"
+    ).fit(X, y),
     Recovery: lambda one: MeasurementSelector(recovery=one, size=2).fit(X),
     Kernel: lambda one: one(X),
     Acquisition: lambda one: one.query(2, features=X, probabilities=np.full((30, 2), 0.5)),
@@ -116,10 +153,16 @@ USES = {  # what makes an object look at its options
 @pytest.mark.parametrize("name", sorted(OPTIONS))
 def test_every_option_of_every_class_is_looked_at_and_refused_by_name(name):
     cls, options = OPTIONS[name]
-    needed = {key: GIVEN[key] for key, p in inspect.signature(cls).parameters.items() if p.default is p.empty}
+    needed = {
+        key: GIVEN[key]
+        for key, p in inspect.signature(cls).parameters.items()
+        if p.default is p.empty
+    }
     use = next(USES[base] for base in USES if issubclass(cls, base))
     for option in options:
-        with pytest.raises(ValueError, match=rf"^{option} of {name} must .* got {option}=.no such thing"):
+        with pytest.raises(
+            ValueError, match=rf"^{option} of {name} must .* got {option}=.no such thing"
+        ):
             use(cls(**needed | {option: "no such thing"}))
 
 
@@ -157,7 +200,9 @@ def test_a_bad_sample_weight_is_named(weights, message):
 
 def test_float_targets_are_told_of_least_squares():
     targets = np.random.default_rng(0).normal(size=30)
-    with pytest.raises(ValueError, match=r"^Unknown label type: continuous\. .* BilevelCoreset\(LeastSquares\("):
+    with pytest.raises(
+        ValueError, match=r"^Unknown label type: continuous\. .* BilevelCoreset\(LeastSquares\("
+    ):
         BilevelCoreset(size=5).fit(X, targets)
     assert len(BilevelCoreset(LeastSquares(), size=5).fit(X, targets).indices_) == 5
 
@@ -168,7 +213,9 @@ def test_values_up_to_the_limit_do_not_overflow_and_larger_ones_are_refused(dtyp
     check_magnitude(values, "X", dtype)
     assert np.isfinite(values**4).all()
     for sign in (1, -1):
-        with pytest.raises(ValueError, match=r"X must not have entries larger than [14]e\+.* got .* scale the data"):
+        with pytest.raises(
+            ValueError, match=r"X must not have entries larger than [14]e\+.* got .* scale the data"
+        ):
             check_magnitude(np.array([0, sign * 1.3 * limit], dtype=dtype), "X", dtype)
 
 

@@ -1,4 +1,5 @@
-"""The command `handful`, as a newcomer meets it. What runs notebooks is in tests/papers/test_machinery.py."""
+"""The command `handful`, as a newcomer meets it. What runs notebooks is in
+tests/papers/test_machinery.py."""
 
 import argparse
 import importlib.util
@@ -34,16 +35,25 @@ def test_a_reader_that_went_away_and_a_closed_output_are_told_apart_from_success
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
-    assert (done.returncode, done.stderr) == (141, "handful: stopped, as nothing reads its output any more.\n")
-    closed = subprocess.run(["bash", "-c", f"{' '.join(command)} >&-"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (
+        141,
+        "handful: stopped, as nothing reads its output any more.\n",
+    )
+    closed = subprocess.run(
+        ["bash", "-c", f"{' '.join(command)} >&-"], capture_output=True, text=True
+    )
     assert (closed.returncode, closed.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("command", ["reproduce", "report"])
 def test_without_the_extra_it_says_what_to_install(monkeypatch, capsys, command):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "papermill" else object())
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "papermill" else object()
+    )
     assert cli.main([command]) == 2
-    assert 'needs papermill: pip install -e ".[reproduce]" in the checkout' in capsys.readouterr().err
+    assert (
+        'needs papermill: pip install -e ".[reproduce]" in the checkout' in capsys.readouterr().err
+    )
 
 
 def test_every_command_has_its_help(capsys):
@@ -69,7 +79,11 @@ def test_an_installed_library_says_that_the_reproduction_needs_a_checkout(monkey
         raise ModuleNotFoundError("No module named 'handful_papers'", name="handful_papers")
 
     monkeypatch.setattr(cli, "entry_points", lambda group: [SimpleNamespace(load=load)])
-    for arguments in (["reproduce", "--only", "fig06"], ["report", "--check"], ["audit", "--share", ".1"]):
+    for arguments in (
+        ["reproduce", "--only", "fig06"],
+        ["report", "--check"],
+        ["audit", "--share", ".1"],
+    ):
         assert cli.main(arguments) == 2
         assert "git clone the project" in capsys.readouterr().err
     with pytest.raises(SystemExit):
@@ -79,7 +93,8 @@ def test_an_installed_library_says_that_the_reproduction_needs_a_checkout(monkey
     assert cli.main(["completion", "bash"]) == 0
     shown = capsys.readouterr().out
     assert "data" in shown
-    of_a_checkout = {*cli.REPRODUCTION, "papers", "fig06"} - {"list"}  # `handful data list` is everybody's
+    # `handful data list` is everybody's
+    of_a_checkout = {*cli.REPRODUCTION, "papers", "fig06"} - {"list"}
     assert [word for word in of_a_checkout if word in shown] == []
     with pytest.raises(SystemExit):
         cli.main(["no-such-command"])
@@ -94,12 +109,16 @@ def test_the_commands_of_a_checkout_are_those_that_a_wheel_sends_there():
 
 
 def test_data_sets_are_listed_and_loaded_without_pandas(tmp_path):
-    """As after a bare `pip install handful`; what a module on demand lacks is told, not looked for for ever."""
+    """As after a bare `pip install handful`; what a module on demand lacks is told, not looked for
+    for ever."""
     (tmp_path / "pandas.py").write_text("raise ModuleNotFoundError(\"No module named 'pandas'\")")
     script = "import handful, handful.cli\nhandful.data.load('wine')\nhandful.cli.main(['data'])\n"
     script += "handful.data.loaders.status()"
     run = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": _path(tmp_path)}
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": _path(tmp_path)},
     )
     assert "wine " in run.stdout
     assert run.stderr.strip().endswith("No module named 'pandas'")
@@ -111,12 +130,18 @@ def _path(first):
 
 def test_the_page_of_the_commands_names_those_that_there_are():
     page = (Path(__file__).parents[1] / "docs" / "command_line.md").read_text(encoding="utf-8")
-    told = {tuple(re.findall("[a-z]+", words)) for words in re.findall(r"^\| `handful ([a-z ]+)", page, re.MULTILINE)}
+    told = {
+        tuple(re.findall("[a-z]+", words))
+        for words in re.findall(r"^\| `handful ([a-z ]+)", page, re.MULTILINE)
+    }
     commands = _commands(cli._parser(cli._adders()))
-    data = {("data", action) for action in _commands(commands["data"])} - {("data", "list")}  # as `data` alone
+    # as `data` alone
+    data = {("data", action) for action in _commands(commands["data"])} - {("data", "list")}
     assert told == {(name,) for name in commands} | data
 
 
 def _commands(parser):
-    [action] = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    [action] = [
+        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
+    ]
     return action.choices

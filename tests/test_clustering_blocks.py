@@ -1,4 +1,5 @@
-"""VCGMM on rows that stay in files: blocks and their order, what breaks off and goes on, and files that do not fit."""
+"""VCGMM on rows that stay in files: blocks and their order, what breaks off and goes on, and files
+that do not fit."""
 
 import errno
 import io
@@ -16,7 +17,9 @@ C = 30
 @pytest.fixture(scope="module")
 def X():
     rng = np.random.default_rng(0)
-    return (4 * rng.normal(size=(C, 5))[rng.integers(C, size=9000)] + rng.normal(size=(9000, 5))).astype(np.float32)
+    return (
+        4 * rng.normal(size=(C, 5))[rng.integers(C, size=9000)] + rng.normal(size=(9000, 5))
+    ).astype(np.float32)
 
 
 @pytest.fixture
@@ -58,7 +61,9 @@ def test_a_memory_map_is_read_in_blocks_where_one_asks_for_it(X, folder, asked, 
 @pytest.mark.parametrize("method", ["predict", "transform"])
 def test_what_is_written_goes_on_where_it_broke_off(X, folder, method, monkeypatch, tmp_path):
     model = VCGMM(C, coreset_size=3000, compute_labels=False, random_state=0).fit(str(folder))
-    out, read, inner = tmp_path / "out" / "written.npy", [], getattr(VCGMM, method)
+    out = tmp_path / "out" / "written.npy"
+    read = []
+    inner = getattr(VCGMM, method)
     out.parent.mkdir()
 
     def breaks(self, rows, **options):
@@ -67,14 +72,18 @@ def test_what_is_written_goes_on_where_it_broke_off(X, folder, method, monkeypat
             raise KeyboardInterrupt
         return inner(self, rows, **options)
 
-    monkeypatch.setattr(blocks, "_predict", lambda block, model, method, options: breaks(model, block.X))
+    monkeypatch.setattr(
+        blocks, "_predict", lambda block, model, method, options: breaks(model, block.X)
+    )
     monkeypatch.setattr(blocks._predict, "__name__", "_predict")
     kept = Blocks(str(folder), keep=tmp_path / "kept")
     with pytest.raises(KeyboardInterrupt):
         getattr(model, method)(kept, out=out)
-    assert not out.exists()  # it gets its name when it is whole
+    # it gets its name when it is whole
+    assert not out.exists()
     found = getattr(model, method)(kept, out=out)
-    assert len(read) == 9 + 1  # nine files, and the one that broke off once more
+    # nine files, and the one that broke off once more
+    assert len(read) == 9 + 1
     np.testing.assert_array_equal(found, getattr(model, method)(X))
     assert isinstance(found, np.memmap)
     assert [path.name for path in out.parent.iterdir()] == ["written.npy"]
@@ -82,7 +91,9 @@ def test_what_is_written_goes_on_where_it_broke_off(X, folder, method, monkeypat
 
 @pytest.mark.parametrize("breaks_at", [4, 13], ids=["first pass", "second pass"])
 def test_a_fit_that_broke_off_goes_on_and_nothing_changes(folder, breaks_at, monkeypatch, tmp_path):
-    read, inner, whole = [], sources._rows, VCGMM(C, coreset_size=3000, random_state=0).fit(Blocks(str(folder)))
+    read = []
+    inner = sources._rows
+    whole = VCGMM(C, coreset_size=3000, random_state=0).fit(Blocks(str(folder)))
 
     def breaks(file, stretch):
         read.extend([file] if isinstance(file, Path) else [])
@@ -95,13 +106,17 @@ def test_a_fit_that_broke_off_goes_on_and_nothing_changes(folder, breaks_at, mon
     with pytest.raises(KeyboardInterrupt):
         kept[0].fit(Blocks(str(folder), keep=tmp_path / "kept"))
     kept[1].fit(Blocks(str(folder), keep=tmp_path / "kept"))
-    assert len(read) == 2 * 9 + 1  # two passes over nine files, and the block that broke off once more
+    # two passes over nine files, and the block that broke off once more
+    assert len(read) == 2 * 9 + 1
     np.testing.assert_array_equal(kept[1].cluster_centers_, whole.cluster_centers_)
     np.testing.assert_array_equal(kept[1].counts_, whole.counts_)
     np.save(folder / "rows3.npy", np.load(folder / "rows3.npy") + 1)
     kept[2].fit(Blocks(str(folder), keep=tmp_path / "kept"))
-    assert len(read) == 2 * 9 + 1 + 1 + 9  # the file that changed; with it the mean, and so every draw
-    fresh = VCGMM(C, coreset_size=3000, compute_labels=False, random_state=0).fit(Blocks(str(folder)))
+    # the file that changed; with it the mean, and so every draw
+    assert len(read) == 2 * 9 + 1 + 1 + 9
+    fresh = VCGMM(C, coreset_size=3000, compute_labels=False, random_state=0).fit(
+        Blocks(str(folder))
+    )
     np.testing.assert_array_equal(kept[2].cluster_centers_, fresh.cluster_centers_)
     with pytest.raises(ValueError, match="keep must be None for rows that are no files"):
         Blocks(np.ones((3, 2)), keep=tmp_path / "kept")
@@ -120,7 +135,9 @@ class Filling(io.FileIO):
         return super().write(data)
 
 
-def test_a_disk_that_fills_while_labels_are_written_leaves_no_labels(X, folder, monkeypatch, tmp_path):
+def test_a_disk_that_fills_while_labels_are_written_leaves_no_labels(
+    X, folder, monkeypatch, tmp_path
+):
     model = VCGMM(C, coreset_size=3000, compute_labels=False, random_state=0).fit(str(folder))
     out = tmp_path / "out" / "labels.npy"
     out.parent.mkdir()
@@ -145,7 +162,10 @@ def test_what_is_written_replaces_what_was_there(X, tmp_path):
 @pytest.mark.parametrize(
     ("change", "names"),
     [
-        (lambda X: np.where(np.arange(len(X))[:, None] == 7, np.nan, X), r"rows4\.npy\), row 4007 with NaN"),
+        (
+            lambda X: np.where(np.arange(len(X))[:, None] == 7, np.nan, X),
+            r"rows4\.npy\), row 4007 with NaN",
+        ),
         (lambda X: X[:, :3], r"rows4\.npy has rows of float32 and shape \(3,\)"),
         (lambda X: X.astype(np.float64), r"rows4\.npy has rows of float64"),
     ],

@@ -1,4 +1,5 @@
-"""VCGMM over one coreset after another: incremental EM against its textbook form, and what is kept of rows before."""
+"""VCGMM over one coreset after another: incremental EM against its textbook form, and what is kept
+of rows before."""
 
 import numpy as np
 import pytest
@@ -17,7 +18,9 @@ def blobs(rng, n, d=5, k=20, dtype=np.float64, means=None):
 def posterior(X, u, mu, variance):
     D = ((X[:, None] - mu) ** 2).sum(axis=2)
     joint = -np.log(len(mu)) - X.shape[1] / 2 * np.log(2 * np.pi * variance) - D / (2 * variance)
-    return np.exp(joint - logsumexp(joint, axis=1, keepdims=True)) * u[:, None], u @ logsumexp(joint, axis=1)
+    return np.exp(joint - logsumexp(joint, axis=1, keepdims=True)) * u[:, None], u @ logsumexp(
+        joint, axis=1
+    )
 
 
 def sufficient(X, share):
@@ -27,14 +30,23 @@ def sufficient(X, share):
 
 
 def test_all_clusters_kept_is_incremental_em_of_the_mixture(rng):
-    C, d, n_iter = 4, 5, 10
-    X, u = blobs(rng, 600, k=4), rng.exponential(size=600)
-    first, second = slice(0, 400), slice(400, 600)
+    C = 4
+    d = 5
+    n_iter = 10
+    X = blobs(rng, 600, k=4)
+    u = rng.exponential(size=600)
+    first = slice(0, 400)
+    second = slice(400, 600)
     options = dict(
-        n_neighbors=C, init=X[:C], algorithm=TruncatedEM(moves=None, grow=False), compute_labels=False, tol=0.0
+        n_neighbors=C,
+        init=X[:C],
+        algorithm=TruncatedEM(moves=None, grow=False),
+        compute_labels=False,
+        tol=0.0,
     )
     model = VCGMM(C, max_iter=n_iter, **options).fit(X[first], sample_weight=u[first])
-    mu, variance = model.cluster_centers_.copy(), model.variance_
+    mu = model.cluster_centers_.copy()
+    variance = model.variance_
     share, _ = posterior(X[first], u[first], mu, variance)
     M, means, S = sufficient(X[first], share)
     model.partial_fit(X[second], sample_weight=u[second])
@@ -59,7 +71,8 @@ def test_all_clusters_kept_is_incremental_em_of_the_mixture(rng):
 def test_coresets_one_by_one_are_nearly_as_good_as_all_rows_at_once(rng):
     X = blobs(rng, 12_000, k=30)
     options = dict(n_clusters=30, n_neighbors=6, random_state=0, compute_labels=False)
-    whole, parts = VCGMM(**options).fit(X), VCGMM(**options, coreset_size=700)
+    whole = VCGMM(**options).fit(X)
+    parts = VCGMM(**options, coreset_size=700)
     for part in np.split(X, 8):
         parts.partial_fit(part)
     assert parts.counts_.sum() == pytest.approx(len(X), rel=0.05)
@@ -70,14 +83,18 @@ def test_coresets_one_by_one_are_nearly_as_good_as_all_rows_at_once(rng):
 
 def test_rows_before_are_not_forgotten(rng):
     means = rng.normal(size=(20, 5)) * 4
-    before, after = blobs(rng, 4000, means=means[:10]), blobs(rng, 400, means=means[10:])
+    before = blobs(rng, 4000, means=means[:10])
+    after = blobs(rng, 400, means=means[10:])
     options = dict(n_clusters=20, random_state=0, compute_labels=False, warm_start=True)
-    kept, forgot = VCGMM(**options).fit(before), VCGMM(**options).fit(before)
+    kept = VCGMM(**options).fit(before)
+    forgot = VCGMM(**options).fit(before)
     old = quantization_error(before, kept.cluster_centers_)
     kept.partial_fit(after)
     forgot.fit(after)
     assert quantization_error(before, kept.cluster_centers_) < 1.5 * old
-    assert quantization_error(before, forgot.cluster_centers_) > 2 * quantization_error(before, kept.cluster_centers_)
+    assert quantization_error(before, forgot.cluster_centers_) > 2 * quantization_error(
+        before, kept.cluster_centers_
+    )
 
 
 def test_later_rows_may_be_few_far_or_alike(rng):
@@ -93,7 +110,9 @@ def test_later_rows_may_be_few_far_or_alike(rng):
 
 def test_the_first_rows_must_be_enough_and_the_number_of_clusters_stays(rng):
     X = blobs(rng, 50)
-    with pytest.raises(ValueError, match="n_clusters must be at most the number of rows, got 8 for 5"):
+    with pytest.raises(
+        ValueError, match="n_clusters must be at most the number of rows, got 8 for 5"
+    ):
         VCGMM(8).partial_fit(X[:5])
     model = VCGMM(8).partial_fit(X)
     with pytest.raises(ValueError, match="n_clusters is 9, but the warm start has 8 centres"):

@@ -1,9 +1,15 @@
-"""Seeds by k-means++ and AFK-MC2 against the textbook laws; nearest centres and the quantisation error in float64."""
+"""Seeds by k-means++ and AFK-MC2 against the textbook laws; nearest centres and the quantisation
+error in float64."""
 
 import numpy as np
 import pytest
 from handful.clustering import seeding
-from handful.clustering.distances import nearest_centers, probable_centers, quantization_error, sq_distances
+from handful.clustering.distances import (
+    nearest_centers,
+    probable_centers,
+    quantization_error,
+    sq_distances,
+)
 from handful.clustering.seeding import afkmc2, kmeans_plusplus
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,8 +29,11 @@ def frequencies(draws, n):
 
 
 def test_second_seed_follows_the_squared_distances_from_the_first(rng):
-    X, u = rng.normal(size=(6, 2)), rng.exponential(size=6)
-    pairs = np.array([kmeans_plusplus(X, 2, sample_weight=u, n_trials=1, rng=rng)[0] for _ in range(4000)])
+    X = rng.normal(size=(6, 2))
+    u = rng.exponential(size=6)
+    pairs = np.array(
+        [kmeans_plusplus(X, 2, sample_weight=u, n_trials=1, rng=rng)[0] for _ in range(4000)]
+    )
     D = u * distances(X, X)
     expected = (u / u.sum())[:, None] * D / D.sum(axis=1, keepdims=True)
     seen = np.zeros((6, 6))
@@ -33,7 +42,8 @@ def test_second_seed_follows_the_squared_distances_from_the_first(rng):
 
 
 def test_later_seeds_of_a_block_follow_the_distances_from_all_before(rng):
-    # Four seeds come from one block of candidates at most, drawn by stale distances: the textbook draws again each time
+    # Four seeds come from one block of candidates at most, drawn by stale distances: the textbook
+    # draws again each time
     X = rng.normal(size=(7, 2)) * [3, 1]
 
     def textbook():
@@ -45,13 +55,15 @@ def test_later_seeds_of_a_block_follow_the_distances_from_all_before(rng):
 
     ours = [sorted(kmeans_plusplus(X, 4, n_trials=1, rng=rng)[0]) for _ in range(3000)]
     theirs = [sorted(textbook()) for _ in range(3000)]
-    a, b = frequencies(ours, 7), frequencies(theirs, 7)
+    a = frequencies(ours, 7)
+    b = frequencies(theirs, 7)
     assert (abs(a - b) < 5 * np.sqrt(0.5 / 3000)).all()
 
 
 def test_greedy_seeds_are_the_best_of_several_draws(rng):
     X = rng.normal(size=(8, 2))
-    trials, n_runs = 3, 3000
+    trials = 3
+    n_runs = 3000
 
     def textbook():
         first = int(rng.integers(8))
@@ -60,7 +72,9 @@ def test_greedy_seeds_are_the_best_of_several_draws(rng):
         costs = [np.minimum(closest, distances(X, X[[c]])[:, 0]).sum() for c in drawn]
         return int(drawn[np.argmin(costs)])
 
-    ours = frequencies([kmeans_plusplus(X, 2, n_trials=trials, rng=rng)[0][1:] for _ in range(n_runs)], 8)
+    ours = frequencies(
+        [kmeans_plusplus(X, 2, n_trials=trials, rng=rng)[0][1:] for _ in range(n_runs)], 8
+    )
     theirs = frequencies([[textbook()] for _ in range(n_runs)], 8)
     assert (abs(ours - theirs) < 5 * np.sqrt(0.5 / n_runs)).all()
 
@@ -71,7 +85,9 @@ def test_seeds_are_distinct_and_labels_are_nearest(rng, dtype):
     seeds, labels, n_distances = kmeans_plusplus(X, 100, rng=rng)
     assert len(set(seeds.tolist())) == 100
     D = distances(X, X[seeds])
-    np.testing.assert_allclose(D[np.arange(600), labels], D.min(axis=1), atol=1e-4 if dtype == np.float32 else 1e-9)
+    np.testing.assert_allclose(
+        D[np.arange(600), labels], D.min(axis=1), atol=1e-4 if dtype == np.float32 else 1e-9
+    )
     assert 600 * 100 < n_distances < 600 * 100 * 12
 
 
@@ -95,7 +111,8 @@ def textbook_chains(X, u, first, candidates, uniforms, proposal):
         closest = distances(X, X[seeds]).min(axis=1)
         at = mine[0]
         for y, chance in zip(mine[1:], chances[1:]):
-            old, new = u[at] * closest[at] / proposal[at], u[y] * closest[y] / proposal[y]
+            old = u[at] * closest[at] / proposal[at]
+            new = u[y] * closest[y] / proposal[y]
             if old == 0 or new / old > chance:
                 at = y
         seeds.append(at)
@@ -105,7 +122,8 @@ def textbook_chains(X, u, first, candidates, uniforms, proposal):
 @pytest.mark.parametrize("chain_length", [1, 2, 7])
 @pytest.mark.parametrize("block", [1, 4, None])
 def test_blocked_chains_are_the_sequential_ones(rng, chain_length, block, monkeypatch):
-    X, u = rng.normal(size=(200, 4)), rng.exponential(size=200)
+    X = rng.normal(size=(200, 4))
+    u = rng.exponential(size=200)
     seen = {}
     original = seeding.draw_along
 
@@ -116,16 +134,23 @@ def test_blocked_chains_are_the_sequential_ones(rng, chain_length, block, monkey
         return rows
 
     monkeypatch.setattr(seeding, "draw_along", draw)
-    seeds, _ = afkmc2(X, 40, chain_length=chain_length, sample_weight=u, rng=np.random.default_rng(3), block=block)
+    seeds, _ = afkmc2(
+        X, 40, chain_length=chain_length, sample_weight=u, rng=np.random.default_rng(3), block=block
+    )
     again = np.random.default_rng(3)
     again.random(), again.random((39, chain_length))
-    expected = textbook_chains(X, u, seeds[0], seen["candidates"], again.random((39, chain_length)), seen["proposal"])
+    expected = textbook_chains(
+        X, u, seeds[0], seen["candidates"], again.random((39, chain_length)), seen["proposal"]
+    )
     np.testing.assert_array_equal(seeds, expected)
 
 
 def test_long_chains_approach_the_law_of_kmeans_plusplus(rng):
-    X, u = rng.normal(size=(6, 2)), rng.exponential(size=6)
-    pairs = np.array([afkmc2(X, 2, chain_length=60, sample_weight=u, rng=rng)[0] for _ in range(3000)])
+    X = rng.normal(size=(6, 2))
+    u = rng.exponential(size=6)
+    pairs = np.array(
+        [afkmc2(X, 2, chain_length=60, sample_weight=u, rng=rng)[0] for _ in range(3000)]
+    )
     D = u * distances(X, X)
     expected = ((u / u.sum())[:, None] * D / D.sum(axis=1, keepdims=True)).sum(axis=0)
     assert (abs(frequencies(pairs[:, 1:], 6) - expected) < 5 * np.sqrt(0.5 / 3000)).all()
@@ -135,14 +160,20 @@ def test_long_chains_approach_the_law_of_kmeans_plusplus(rng):
 
 
 @settings(max_examples=60)
-@given(st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float64]), st.sampled_from([0.0, 1e3, 1e6]))
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([np.float32, np.float64]),
+    st.sampled_from([0.0, 1e3, 1e6]),
+)
 def test_nearest_centres_are_exact_far_from_the_origin_and_among_near_ties(seed, dtype, offset):
     rng = np.random.default_rng(seed)
-    d, C = rng.integers(1, 9), rng.integers(1, 150)
+    d = rng.integers(1, 9)
+    C = rng.integers(1, 150)
     X = (rng.normal(size=(50, d)) + offset).astype(dtype)
-    centers = (X[rng.integers(50, size=C)] + rng.choice([0, 1e-6, 1], size=(C, 1)) * rng.normal(size=(C, d))).astype(
-        dtype
-    )
+    centers = (
+        X[rng.integers(50, size=C)]
+        + rng.choice([0, 1e-6, 1], size=(C, 1)) * rng.normal(size=(C, d))
+    ).astype(dtype)
     labels, sq_dist = nearest_centers(X, centers)
     D = distances(X, centers.astype(float))
     np.testing.assert_array_equal(labels, D.argmin(axis=1))
@@ -171,7 +202,9 @@ def test_quantization_error_counts_weights_and_survives_a_far_row(rng):
 @pytest.mark.parametrize("offset", [0.0, 1e6, 1e8])
 @pytest.mark.parametrize("spread", [1.0, 1e-7])
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, sparse.csr_array])
-def test_squared_distances_hold_eight_digits_far_from_the_origin_and_in_tight_clusters(offset, spread, kind):
+def test_squared_distances_hold_eight_digits_far_from_the_origin_and_in_tight_clusters(
+    offset, spread, kind
+):
     rng = np.random.default_rng(0)
     centers = 10 * rng.normal(size=(7, 5)) + offset
     X = centers[rng.integers(7, size=300)] + spread * rng.normal(size=(300, 5))

@@ -28,7 +28,9 @@ MODEL = make_pipeline(StandardScaler(), LogisticRegression())
 
 def test_a_score_is_that_of_choosing_and_training_by_hand():
     weighted = LightweightCoreset()
-    found = compare(weighted, MODEL, X, y, sizes=[30], seeds=[4], scoring="neg_log_loss", verbose=False).frame
+    found = compare(
+        weighted, MODEL, X, y, sizes=[30], seeds=[4], scoring="neg_log_loss", verbose=False
+    ).frame
     X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=4, stratify=y)
     selector = LightweightCoreset(30, random_state=4).fit(X_train, y_train)
     X_small, y_small, w = selector.take(X_train, y_train)
@@ -42,11 +44,27 @@ def test_a_score_is_that_of_choosing_and_training_by_hand():
     assert found["weighted"].all()
 
 
-METHODS = ["all rows", "uniform", "stratified", "far", "again", "best of draws", "more uniform rows"]
+METHODS = [
+    "all rows",
+    "uniform",
+    "stratified",
+    "far",
+    "again",
+    "best of draws",
+    "more uniform rows",
+]
 
 
 def test_the_frame_is_tidy_and_the_lead_is_paired_by_seed():
-    found = compare({"far": KCenter(), "again": UniformCoreset()}, MODEL, X, y, sizes=[20, 60], seeds=3, verbose=False)
+    found = compare(
+        {"far": KCenter(), "again": UniformCoreset()},
+        MODEL,
+        X,
+        y,
+        sizes=[20, 60],
+        seeds=3,
+        verbose=False,
+    )
     frame = found.frame
     assert frame["method"].unique().tolist() == METHODS
     assert len(frame) == 3 * (1 + 2 * 6)
@@ -56,7 +74,8 @@ def test_the_frame_is_tidy_and_the_lead_is_paired_by_seed():
     lead = (by_seed["far"] - by_seed["uniform"])[60]
     assert table.loc[("far", 60), "lead"] == pytest.approx(lead.mean())
     assert table.loc[("far", 60), "lead_std"] == pytest.approx(lead.std())
-    assert (table.loc["again", "lead"] == 0).all()  # the same draws
+    # the same draws
+    assert (table.loc["again", "lead"] == 0).all()
     axes = found.plot()
     assert [line.get_label() for line in axes[0].lines] == METHODS
     assert [tick.get_text() for tick in axes[0].get_xticklabels()] == ["20", "60"]
@@ -66,7 +85,8 @@ def test_the_frame_is_tidy_and_the_lead_is_paired_by_seed():
 class Fails(LogisticRegression):
     """Raises `error` from the `after`-th fit of the process on, and warns in each before."""
 
-    after, error = np.inf, None
+    after = np.inf
+    error = None
 
     def fit(self, X, y, sample_weight=None):
         type(self).after -= 1
@@ -78,7 +98,16 @@ class Fails(LogisticRegression):
 
 def test_a_warning_of_many_fits_is_given_once_with_their_number():
     with pytest.warns(UserWarning, match="rows are not enough") as given:
-        compare(KCenter(), Fails(max_iter=10_000), X[:, :2], y, sizes=[20, 60], seeds=3, controls=False, verbose=False)
+        compare(
+            KCenter(),
+            Fails(max_iter=10_000),
+            X[:, :2],
+            y,
+            sizes=[20, 60],
+            seeds=3,
+            controls=False,
+            verbose=False,
+        )
     said = "in 21 of 21 fits, of all rows, uniform, stratified, KCenter: 426 rows are not enough"
     assert [str(w.message) for w in given] == [said]
     assert given[0].filename == __file__
@@ -93,7 +122,12 @@ def test_what_was_finished_before_an_interruption_or_an_error_is_kept(monkeypatc
         compare(KCenter(), Fails(max_iter=10_000), X[:, :2], y, **options)
     assert "the 6 fits that had finished" in stopped.value.__notes__[0]
     kept = stopped.value.comparison
-    assert kept.frame["method"].value_counts().to_dict() == {"all rows": 1, "uniform": 2, "stratified": 2, "KCenter": 1}
+    assert kept.frame["method"].value_counts().to_dict() == {
+        "all rows": 1,
+        "uniform": 2,
+        "stratified": 2,
+        "KCenter": 1,
+    }
     whole = compare(KCenter(), LogisticRegression(max_iter=10_000), X[:, :2], y, **options).frame
     keys = ["method", "size", "seed"]
     both = kept.frame.merge(whole, on=keys)
@@ -104,18 +138,31 @@ def test_what_was_finished_before_an_interruption_or_an_error_is_kept(monkeypatc
 
 
 def test_an_estimator_without_weights_is_compared_and_said_to_be():
-    with pytest.warns(UserWarning, match=r"KNeighborsClassifier.fit takes no sample_weight: it trains on the chosen"):
-        found = compare(KCenter(), KNeighborsClassifier(1), X, y, sizes=[40], seeds=1, verbose=False)
+    with pytest.warns(
+        UserWarning,
+        match=r"KNeighborsClassifier.fit takes no sample_weight: it trains on the chosen",
+    ):
+        found = compare(
+            KCenter(), KNeighborsClassifier(1), X, y, sizes=[40], seeds=1, verbose=False
+        )
     assert not found.frame["weighted"].any()
     assert found.frame["score"].notna().all()
 
 
 def test_targets_held_out_rows_and_frames():
     R, target = load_diabetes(return_X_y=True, as_frame=True)
-    found = compare([KCenter()], Ridge(0.1), R[:300], target[:300], sizes=[20], seeds=2, verbose=False)
+    found = compare(
+        [KCenter()], Ridge(0.1), R[:300], target[:300], sizes=[20], seeds=2, verbose=False
+    )
     assert "stratified" not in set(found.frame["method"])
     given = compare(
-        [KCenter()], Ridge(0.1), R[:300], target[:300], test=(R[300:], target[300:]), seeds=2, verbose=False
+        [KCenter()],
+        Ridge(0.1),
+        R[:300],
+        target[:300],
+        test=(R[300:], target[300:]),
+        seeds=2,
+        verbose=False,
     )
     full = given.frame[given.frame["method"] == "all rows"]["score"]
     assert full.tolist() == [Ridge(0.1).fit(R[:300], target[:300]).score(R[300:], target[300:])] * 2
@@ -126,7 +173,8 @@ def test_labels_in_a_column_and_metadata_routing_change_no_score():
     options = dict(sizes=[30], seeds=1, controls=False, verbose=False)
     expected = compare(KCenter(), MODEL, X, y, **options).frame[["method", "score"]]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # scikit-learn's of a column
+        # scikit-learn's of a column
+        warnings.simplefilter("ignore")
         found = compare(KCenter(), MODEL, X, pd.DataFrame({"label": y}), **options).frame
     pd.testing.assert_frame_equal(found[["method", "score"]], expected)
     with config_context(enable_metadata_routing=True):
@@ -135,7 +183,9 @@ def test_labels_in_a_column_and_metadata_routing_change_no_score():
 
 
 def test_misuse_is_named():
-    with pytest.raises(ValueError, match=r"size must be an integer of at least 1 and at most 426, got size=1000"):
+    with pytest.raises(
+        ValueError, match=r"size must be an integer of at least 1 and at most 426, got size=1000"
+    ):
         compare(KCenter(), MODEL, X, y, sizes=[1000], verbose=False)
     with pytest.raises(TypeError, match="selector must choose rows"):
         compare(MODEL, KCenter(), X, y, sizes=[10], verbose=False)
@@ -146,7 +196,9 @@ def test_misuse_is_named():
     for test, words in ((X, r"test must be \(X, y\)"), ((X[:9], y[:8]), "inconsistent numbers")):
         with pytest.raises(ValueError, match=words):
             compare(KCenter(), MODEL, X, y, test=test, verbose=False)
-    twice = compare([KCenter(), KCenter(weighting="cells")], MODEL, X, y, sizes=[20], seeds=1, verbose=False).frame
+    twice = compare(
+        [KCenter(), KCenter(weighting="cells")], MODEL, X, y, sizes=[20], seeds=1, verbose=False
+    ).frame
     assert {"KCenter()", "KCenter(weighting='cells')"} <= set(twice["method"])
     assert isinstance(twice, pd.DataFrame)
 
@@ -176,21 +228,29 @@ def test_the_controls_get_the_seconds_of_the_selector(monkeypatch):
     assert "more uniform rows" not in repr(bare)
     shown = repr(found)
     trained_on = frame.loc["more uniform rows", "n_rows"]
-    assert re.search(rf"more uniform rows +30 +{trained_on} ", shown)  # its size and the rows that it trained on
+    # its size and the rows that it trained on
+    assert re.search(rf"more uniform rows +30 +{trained_on} ", shown)
     assert trained_on > 30
     assert shown.startswith(
         "log_loss on held-out rows; seconds on this machine"
-    )  # a negative loss is shown as the loss
+        # a negative loss is shown as the loss
+    )
     assert f"{-frame.loc['Slow', 'score']:.3g}" in shown
     assert "nan" not in shown.lower()
 
 
 def test_choosing_pays_from_the_fit_on_that_its_seconds_are_saved():
-    rows = [("all rows", 100, 0.0, 3.0), ("uniform", 10, 0.0, 1.0), ("fast", 10, 5.0, 1.0), ("slow", 10, 5.0, 4.0)]
+    rows = [
+        ("all rows", 100, 0.0, 3.0),
+        ("uniform", 10, 0.0, 1.0),
+        ("fast", 10, 5.0, 1.0),
+        ("slow", 10, 5.0, 4.0),
+    ]
     names = ["method", "size", "choose_seconds", "train_seconds"]
     frame = pd.DataFrame(rows, columns=names).assign(n_rows=10, seed=0, score=1.0, error="")
     found = Comparison(frame, "score")
-    assert found.summary()["saves_from"].tolist()[1:] == [1, 3, np.inf]  # 5 + 3 * 1 < 3 * 3
+    # 5 + 3 * 1 < 3 * 3
+    assert found.summary()["saves_from"].tolist()[1:] == [1, 3, np.inf]
     assert re.search(r"slow .* never", repr(found))
     assert re.search(r"fast .* from fit 3", repr(found))
 
@@ -202,14 +262,29 @@ def test_no_seconds_are_saved_where_the_score_is_worse_than_that_of_all_rows_bey
         "noisy": [0.4, 1.4, 1.0],
         "equal": [1.0, 1.2, 1.1],
     }
-    rows = [(name, seed, score) for name, values in scores.items() for seed, score in enumerate(values)]
-    frame = pd.DataFrame(rows, columns=["method", "seed", "score"]).assign(size=10, n_rows=10, error="")
-    frame = frame.assign(choose_seconds=1.0, train_seconds=np.where(frame["method"] == "all rows", 3.0, 1.0))
+    rows = [
+        (name, seed, score) for name, values in scores.items() for seed, score in enumerate(values)
+    ]
+    frame = pd.DataFrame(rows, columns=["method", "seed", "score"]).assign(
+        size=10, n_rows=10, error=""
+    )
+    frame = frame.assign(
+        choose_seconds=1.0, train_seconds=np.where(frame["method"] == "all rows", 3.0, 1.0)
+    )
     saves_from = Comparison(frame, "score").summary().set_index("method")["saves_from"]
-    assert saves_from[["noisy", "equal"]].tolist() == [1, 1]  # 1 + 1 < 3
-    assert saves_from[["all rows", "worse"]].isna().all()  # two tenths are little, but every seed has them
-    alone = Comparison(frame[frame["seed"] == 1], "score").summary().set_index("method")["saves_from"]
-    assert alone.isna().to_dict() == {"all rows": True, "worse": True, "noisy": False, "equal": False}
+    # 1 + 1 < 3
+    assert saves_from[["noisy", "equal"]].tolist() == [1, 1]
+    # two tenths are little, but every seed has them
+    assert saves_from[["all rows", "worse"]].isna().all()
+    alone = (
+        Comparison(frame[frame["seed"] == 1], "score").summary().set_index("method")["saves_from"]
+    )
+    assert alone.isna().to_dict() == {
+        "all rows": True,
+        "worse": True,
+        "noisy": False,
+        "equal": False,
+    }
 
 
 class Weighed(LogisticRegression):
@@ -223,7 +298,9 @@ class Weighed(LogisticRegression):
 
 
 def test_every_method_stands_for_all_rows():
-    found = compare(Slow(), Weighed(C=0.1), X, y, sizes=[30], seeds=2, scoring="neg_log_loss", verbose=False)
+    found = compare(
+        Slow(), Weighed(C=0.1), X, y, sizes=[30], seeds=2, scoring="neg_log_loss", verbose=False
+    )
     assert not found.frame["score"].isna().any()
 
 
@@ -235,5 +312,7 @@ class Refuses(UniformCoreset):
 
 
 def test_what_failed_says_why():
-    found = compare({"yes": KCenter(), "no": Refuses()}, MODEL, X, y, sizes=[30], seeds=2, verbose=False)
+    found = compare(
+        {"yes": KCenter(), "no": Refuses()}, MODEL, X, y, sizes=[30], seeds=2, verbose=False
+    )
     assert repr(found).endswith("no, 1 failed: no rows today")

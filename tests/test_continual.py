@@ -5,14 +5,24 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from handful import BilevelCoreset, KCenter, LightweightCoreset, Logistic, MergeReduce, SVMCoreset, UniformCoreset
+from handful import (
+    BilevelCoreset,
+    KCenter,
+    LightweightCoreset,
+    Logistic,
+    MergeReduce,
+    SVMCoreset,
+    UniformCoreset,
+)
 from handful.baselines import Herding
 from handful.continual import ReplayBuffer, Views, network_views
 from handful.streaming import Reservoir
 from sklearn.base import clone
 
 
-@pytest.mark.parametrize("selector", [KCenter(), Herding(), BilevelCoreset(Logistic(1e-2))], ids=repr)
+@pytest.mark.parametrize(
+    "selector", [KCenter(), Herding(), BilevelCoreset(Logistic(1e-2))], ids=repr
+)
 def test_after_every_task_the_memory_holds_a_selection_of_each_in_equal_parts(selector, rng):
     tasks = [(rng.normal(size=(60, 3)) + t, rng.integers(2, size=60)) for t in range(4)]
     memory = ReplayBuffer(selector, size=22, random_state=0)
@@ -39,17 +49,27 @@ def test_shrinking_a_greedy_selection_is_selecting_anew_with_the_smaller_size(rn
     [
         LightweightCoreset(),
         SVMCoreset(),
-        *(BilevelCoreset(strategy=strategy) for strategy in ("elimination", "regularised", "exchange")),
+        *(
+            BilevelCoreset(strategy=strategy)
+            for strategy in ("elimination", "regularised", "exchange")
+        ),
         MergeReduce(KCenter(), leaf_size=1000),
     ],
     ids=repr,
 )
 def test_where_an_order_is_no_ranking_a_smaller_memory_keeps_random_rows(selector, rng):
-    X, y = rng.normal(size=(300, 3)), np.repeat([0, 1], 150)  # sorted by class: so are indices in ascending order
+    # sorted by class: so are indices in ascending order
+    X = rng.normal(size=(300, 3))
+    y = np.repeat([0, 1], 150)
     X[:, 0] += y
     memory, again = (ReplayBuffer(selector, size=40, random_state=0).add(X, y) for _ in range(2))
     first = memory.memories_[0]
-    chosen = clone(selector).set_params(size=40, random_state=np.random.default_rng(0)).fit(X, y).indices_
+    chosen = (
+        clone(selector)
+        .set_params(size=40, random_state=np.random.default_rng(0))
+        .fit(X, y)
+        .indices_
+    )
     np.testing.assert_array_equal(np.sort(first.indices), np.sort(chosen))
     assert (first.indices != chosen).any()
     for _ in range(3):
@@ -65,7 +85,8 @@ def test_where_an_order_is_no_ranking_a_smaller_memory_keeps_random_rows(selecto
 def test_the_weights_make_the_loss_a_sum_over_tasks_of_their_means(kind, rng):
     as_kind = torch.as_tensor if kind == "torch" else np.asarray
     memory = ReplayBuffer(UniformCoreset(), size=20, random_state=0)
-    for n in (50, 3, 50):  # the second task is smaller than its share, and kept whole
+    # the second task is smaller than its share, and kept whole
+    for n in (50, 3, 50):
         memory.add(as_kind(rng.normal(size=(n, 2, 2))), as_kind(rng.integers(3, size=n)))
     X, y, weights = memory.rows()
     assert [len(m) for m in memory.memories_] == [6, 3, 6]
@@ -73,7 +94,11 @@ def test_the_weights_make_the_loss_a_sum_over_tasks_of_their_means(kind, rng):
     losses = X[:, 0, 0] ** 2
     expected = sum((m.X[:, 0, 0] ** 2).mean() for m in memory.memories_)
     assert float((weights * losses).sum()) == pytest.approx(float(expected), rel=1e-6)
-    assert isinstance(X, torch.Tensor) is isinstance(y, torch.Tensor) is isinstance(weights, torch.Tensor)
+    assert (
+        isinstance(X, torch.Tensor)
+        is isinstance(y, torch.Tensor)
+        is isinstance(weights, torch.Tensor)
+    )
     assert isinstance(X, torch.Tensor) == (kind == "torch")
 
 
@@ -82,23 +107,29 @@ def test_a_memory_takes_no_more_space_than_its_rows(kind, rng):
     memory = ReplayBuffer(UniformCoreset(), size=100, random_state=0)
     for _ in range(10):
         memory.add(kind(rng.normal(size=(120, 8))), kind(rng.integers(2, size=120)))
-    rows = len(memory) * (8 + 1 + 1) * 8  # bytes of X, y and indices
-    assert len(pickle.dumps(memory.memories_)) < rows + 10 * 1000  # each task needs some names beside its rows
+    # bytes of X, y and indices
+    rows = len(memory) * (8 + 1 + 1) * 8
+    # each task needs some names beside its rows
+    assert len(pickle.dumps(memory.memories_)) < rows + 10 * 1000
     for array in (a for m in memory.memories_ for a in (m.X, m.y, m.indices)):
         held = (
-            array.untyped_storage().nbytes() if isinstance(array, torch.Tensor) else (array.base is None) * array.nbytes
+            array.untyped_storage().nbytes()
+            if isinstance(array, torch.Tensor)
+            else (array.base is None) * array.nbytes
         )
         assert held == array.nbytes
 
 
 def test_a_selector_looks_at_the_view_and_the_memory_keeps_the_rows(rng):
-    X, view = rng.normal(size=(30, 5)), rng.exponential(size=(30, 2))
+    X = rng.normal(size=(30, 5))
+    view = rng.exponential(size=(30, 2))
     memory = ReplayBuffer(Herding(), size=4, random_state=0).add(X, view=view)
     np.testing.assert_array_equal(memory.rows()[0], X[Herding(4).fit(view).indices_])
     assert memory.rows()[1] is None
 
 
-ROWS, CODES = np.random.default_rng(1).normal(size=(20, 2)), np.arange(20) % 2
+ROWS = np.random.default_rng(1).normal(size=(20, 2))
+CODES = np.arange(20) % 2
 TENSOR = torch.as_tensor(ROWS)
 
 
@@ -107,12 +138,28 @@ TENSOR = torch.as_tensor(ROWS)
     [
         ((ROWS, CODES), (TENSOR, torch.as_tensor(CODES)), "the task has X: Tensor of rows"),
         ((ROWS, torch.as_tensor(CODES)), (ROWS, CODES), "y: ndarray .* the memory has y: Tensor"),
-        ((ROWS, CODES), (ROWS, CODES[:, None]), r"y must have shape \(20,\), one label a row, .* got \(20, 1\)"),
+        (
+            (ROWS, CODES),
+            (ROWS, CODES[:, None]),
+            r"y must have shape \(20,\), one label a row, .* got \(20, 1\)",
+        ),
         ((ROWS, CODES), (ROWS,), "the task has no labels, but the memory has y"),
         ((ROWS, CODES), (np.ones((9, 3)), CODES[:9]), r"of shape \(3,\) .* of shape \(2,\)"),
-        ((ROWS, CODES), (ROWS, np.array(["a", "b"])[CODES]), "on cpu, words, but the memory has .*, numbers"),
-        ((ROWS.astype(np.float32), CODES), (ROWS, CODES), ", float64, but the memory has .*, float32"),
-        ((TENSOR.float(), CODES), (TENSOR, CODES), r", torch\.float64, but the memory has .*, torch\.float32"),
+        (
+            (ROWS, CODES),
+            (ROWS, np.array(["a", "b"])[CODES]),
+            "on cpu, words, but the memory has .*, numbers",
+        ),
+        (
+            (ROWS.astype(np.float32), CODES),
+            (ROWS, CODES),
+            ", float64, but the memory has .*, float32",
+        ),
+        (
+            (TENSOR.float(), CODES),
+            (TENSOR, CODES),
+            r", torch\.float64, but the memory has .*, torch\.float32",
+        ),
         ((TENSOR, CODES), (TENSOR.to("meta"), CODES), "on meta, .* memory .* on cpu"),
         ((ROWS, CODES), (ROWS[:0], CODES[:0]), "no rows"),
         ((ROWS, CODES), (np.full((20, 2), np.nan), 0 * CODES), "NaN"),
@@ -121,7 +168,9 @@ TENSOR = torch.as_tensor(ROWS)
 )
 def test_a_task_that_the_memory_could_not_put_together_leaves_it_as_it_was(held, task, message):
     memory = ReplayBuffer(BilevelCoreset(), size=6, random_state=0).add(*held)
-    before, state, rows = dict(vars(memory)), memory.rng_.bit_generator.state, memory.rows()
+    before = dict(vars(memory))
+    state = memory.rng_.bit_generator.state
+    rows = memory.rows()
     with pytest.raises(ValueError, match=message):
         memory.add(*task)
     assert vars(memory) == before
@@ -132,7 +181,8 @@ def test_a_task_that_the_memory_could_not_put_together_leaves_it_as_it_was(held,
 
 
 def test_what_is_no_memory_no_selector_and_no_view_is_named(rng):
-    X, y = ROWS, np.arange(20) % 3
+    X = ROWS
+    y = np.arange(20) % 3
     with pytest.raises(ValueError, match="the memory is empty"):
         ReplayBuffer(UniformCoreset(), size=5).rows()
     for selector, message in (
@@ -142,7 +192,9 @@ def test_what_is_no_memory_no_selector_and_no_view_is_named(rng):
         with pytest.raises(TypeError, match=message):
             ReplayBuffer(selector).add(X, y)
     of_network = network_views(torch.nn.Linear(2, 3), TENSOR.float(), y)
-    with pytest.raises(TypeError, match=r"view must be an array, got Views: give its \.embeddings or \.gradients"):
+    with pytest.raises(
+        TypeError, match=r"view must be an array, got Views: give its \.embeddings or \.gradients"
+    ):
         ReplayBuffer(KCenter()).add(X, y, view=of_network)
     for view in (1.0, X[1:]):
         with pytest.raises(ValueError, match=r"a row for each of the 20 rows of X, got"):
@@ -152,29 +204,40 @@ def test_what_is_no_memory_no_selector_and_no_view_is_named(rng):
 
 def test_words_of_several_lengths_are_labels_alike(rng):
     X = rng.normal(size=(20, 2))
-    memory = ReplayBuffer(UniformCoreset(), size=6, random_state=0).add(X, ["a"] * 20).add(X, ["word"] * 20)
+    memory = (
+        ReplayBuffer(UniformCoreset(), size=6, random_state=0)
+        .add(X, ["a"] * 20)
+        .add(X, ["word"] * 20)
+    )
     assert memory.rows()[1].tolist() == ["a"] * 3 + ["word"] * 3
 
 
 def test_a_task_with_few_rows_of_positive_weight_keeps_those(rng):
-    X, y = rng.normal(size=(300, 3)), np.arange(300) % 2
+    X = rng.normal(size=(300, 3))
+    y = np.arange(300) % 2
     for selector in (UniformCoreset(), KCenter(), BilevelCoreset()):
-        memory = ReplayBuffer(selector, size=10, random_state=0).add(X, y, sample_weight=np.arange(300) < 5)
+        memory = ReplayBuffer(selector, size=10, random_state=0).add(
+            X, y, sample_weight=np.arange(300) < 5
+        )
         assert sorted(memory.memories_[0].indices) == [0, 1, 2, 3, 4]
 
 
 def test_a_refused_size_is_said_to_be_the_share_of_a_task(rng):
-    X, y = rng.normal(size=(60, 2)), np.arange(60) % 10
+    X = rng.normal(size=(60, 2))
+    y = np.arange(60) % 10
     memory = ReplayBuffer(BilevelCoreset(), size=20, random_state=0)
     with pytest.warns(UserWarning, match="random start"):
         memory.add(X, y).add(X, y)
-    with pytest.raises(ValueError, match=r"got size=6\. .* each of 3 tasks in a memory of 20 rows is 20 // 3 = 6"):
+    with pytest.raises(
+        ValueError, match=r"got size=6\. .* each of 3 tasks in a memory of 20 rows is 20 // 3 = 6"
+    ):
         memory.add(X, y)
     assert [len(m) for m in memory.memories_] == [10, 10]
 
 
 def test_a_task_of_one_class_is_remembered_at_random(rng):
-    X, y = rng.normal(size=(40, 3)), np.arange(40) % 2
+    X = rng.normal(size=(40, 3))
+    y = np.arange(40) % 2
     of_one = ReplayBuffer(BilevelCoreset(), size=12, random_state=0).add(X, 0 * y).add(X, y)
     absent = ReplayBuffer(BilevelCoreset(), size=6, random_state=0).add(X, y, sample_weight=3.0 * y)
     assert [len(m) for m in of_one.memories_] == [6, 6]
@@ -185,8 +248,11 @@ def test_a_task_of_one_class_is_remembered_at_random(rng):
 
 def test_views_agree_with_autograd(rng):
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Dropout(0.5), torch.nn.Linear(6, 3))
-    X, y = torch.randn(25, 4), torch.randint(3, (25,))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Dropout(0.5), torch.nn.Linear(6, 3)
+    )
+    X = torch.randn(25, 4)
+    y = torch.randint(3, (25,))
     view = network_views(model, X, y, batch_size=7)
     assert model.training
     model.eval()

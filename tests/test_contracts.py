@@ -1,6 +1,8 @@
-"""What holds for every public estimator, whatever the data: one table, and two ways to ask that must agree.
+"""What holds for every public estimator, whatever the data: one table, and two ways to ask that
+must agree.
 
-`make fuzz` runs the same relations on as many random tables as one likes: ``HANDFUL_EXAMPLES=5000 make fuzz``.
+`make fuzz` runs the same relations on as many random tables as one likes: ``HANDFUL_EXAMPLES=5000
+make fuzz``.
 """
 
 import inspect
@@ -76,19 +78,33 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 EXAMPLES = int(os.environ.get("HANDFUL_EXAMPLES", 12))
 ASKED = ("predict", "transform", "score_samples", "decision_function")
-LEARNED = ("indices_", "weights_", "coef_", "intercept_", "cluster_centers_", "labels_", "_n_features_out")
+LEARNED = (
+    "indices_",
+    "weights_",
+    "coef_",
+    "intercept_",
+    "cluster_centers_",
+    "labels_",
+    "_n_features_out",
+)
 
 
 def every():
     """One object of each public class that is fitted to rows."""
     yield from (cls(size=6, random_state=0) for cls in SELECTORS)
     yield MatchedCoreset(random_state=0)
-    yield from (LinearSVM(), VCGMM(3, random_state=0), MiniBatchKMeans(3, batch_size=20, n_steps=20, random_state=0))
+    yield from (
+        LinearSVM(),
+        VCGMM(3, random_state=0),
+        MiniBatchKMeans(3, batch_size=20, n_steps=20, random_state=0),
+    )
     yield from (Reservoir(6, random_state=0), ClassBalancedReservoir(6, random_state=0))
     yield MergeReduce(UniformCoreset(), size=6, leaf_size=30, random_state=0)
     yield ReservoirCoreset(UniformCoreset(), size=6, random_state=0)
     yield ProxyCoreset(UniformCoreset(), Nystrom(RBF(), n_landmarks=5), size=6, random_state=0)
-    yield AnyEstimatorCoreset(LogisticRegression(), size=6, n_draws=2, n_exchanges=2, random_state=0)
+    yield AnyEstimatorCoreset(
+        LogisticRegression(), size=6, n_draws=2, n_exchanges=2, random_state=0
+    )
     yield CoresetEstimator(UniformCoreset(6, random_state=0), LinearSVM())
 
 
@@ -100,16 +116,29 @@ TRANSFORMERS = [
     MeasurementSelector(size=1),
 ]
 each = pytest.mark.parametrize("estimator", EVERY, ids=lambda e: type(e).__name__)
-each_fitted = pytest.mark.parametrize("estimator", EVERY + TRANSFORMERS, ids=lambda e: type(e).__name__)
+each_fitted = pytest.mark.parametrize(
+    "estimator", EVERY + TRANSFORMERS, ids=lambda e: type(e).__name__
+)
 STREAMS = [e for e in EVERY if hasattr(e, "partial_fit")]
-# Whose choice depends on distances alone, so that a common shift or scale of all rows changes nothing.
-OF_DISTANCES = ("KCenter", "KMeansPlusPlus", "LightweightCoreset", "Medoids", "MiniBatchKMeans", "VCGMM")
+# Whose choice depends on distances alone, so that a common shift or scale of all rows changes
+# nothing.
+OF_DISTANCES = (
+    "KCenter",
+    "KMeansPlusPlus",
+    "LightweightCoreset",
+    "Medoids",
+    "MiniBatchKMeans",
+    "VCGMM",
+)
 
-# Draw rows at random: with unequal sample weights their weights add up to the total on average only.
+# Draw rows at random: with unequal sample weights their weights add up to the total on average
+# only.
 ON_AVERAGE = ("StratifiedCoreset", "UniformCoreset")
-OPTIMISED = {"BilevelCoreset", "AnyEstimatorCoreset"}  # X is not copied, and BLAS sums in the order of the layout
-# How much numbers may differ where sums of sparse rows are rounded otherwise: optimised weights end where the loss
-# falls by less than 1e-5 of itself, an SVM (here also that of CoresetEstimator) within 1e-6 of its optimum.
+# X is not copied, and BLAS sums in the order of the layout
+OPTIMISED = {"BilevelCoreset", "AnyEstimatorCoreset"}
+# How much numbers may differ where sums of sparse rows are rounded otherwise: optimised weights end
+# where the loss falls by less than 1e-5 of itself, an SVM (here also that of CoresetEstimator)
+# within 1e-6 of its optimum.
 ROUGH = {"BilevelCoreset": 1e-2, "LinearSVM": 1e-3, "CoresetEstimator": 1e-3}
 
 
@@ -120,17 +149,20 @@ def of(*names):
 
 
 def learned(estimator):
-    estimator = getattr(estimator, "estimator_", estimator)  # of a CoresetEstimator, the model
-    found = {name: np.asarray(getattr(estimator, name)) for name in LEARNED if hasattr(estimator, name)}
+    # of a CoresetEstimator, the model
+    estimator = getattr(estimator, "estimator_", estimator)
+    found = {
+        name: np.asarray(getattr(estimator, name)) for name in LEARNED if hasattr(estimator, name)
+    }
     assert found, "nothing learned under a known name"
     return found
 
 
 def answers(estimator, X):
     """What a fitted estimator says of rows, too."""
-    return {ask: np.asarray(getattr(estimator, ask)(X)) for ask in ASKED if hasattr(estimator, ask)} | learned(
-        estimator
-    )
+    return {
+        ask: np.asarray(getattr(estimator, ask)(X)) for ask in ASKED if hasattr(estimator, ask)
+    } | learned(estimator)
 
 
 def assert_same(a, b, **tolerance):
@@ -197,7 +229,7 @@ def table(kind, seed, n=None):
 tables = st.builds(table, st.sampled_from(KINDS), st.integers(0, 10**6))
 
 
-# What comes back ------------------------------------------------------------------------------------------------------
+# What comes back ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cls", SELECTORS, ids=lambda cls: cls.__name__)
@@ -228,7 +260,10 @@ DRAWN = [
     *(LogisticSensitivity(12, n_clusters=3, radius=radius) for radius in (0.1, 3.0)),
     *(SVMCoreset(12, rule=rule, n_clusters=3) for rule in ("tight", "paper", "mixture")),
     MergeReduce(SVMCoreset(n_clusters=3), size=12, leaf_size=30),
-    *(SVMCoreset(12, rule=rule, n_clusters=3, sampling="systematic") for rule in ("tight", "paper", "mixture")),
+    *(
+        SVMCoreset(12, rule=rule, n_clusters=3, sampling="systematic")
+        for rule in ("tight", "paper", "mixture")
+    ),
 ]
 
 
@@ -238,13 +273,14 @@ def test_draws_estimate_every_weighted_sum_without_bias(selector):
     w = w * np.random.default_rng(0).exponential(size=80)
     values = np.column_stack([np.ones(80), np.exp(X[:, 0]), X[:, -1] ** 2 * (1 + y)])
     fits = [clone(selector).set_params(random_state=seed).fit(X, y, w) for seed in range(200)]
-    assert len({tuple(found.indices_) for found in fits}) > 20  # systematic draws are often the same
+    # systematic draws are often the same
+    assert len({tuple(found.indices_) for found in fits}) > 20
     draws = np.array([found.weights_ @ values[found.indices_] for found in fits])
     error = draws.std(axis=0, ddof=1) / np.sqrt(len(fits))
     assert (np.abs(draws.mean(axis=0) - w @ values) < 4 * error + 1e-9 * (w @ values)).all()
 
 
-# Two ways to ask ------------------------------------------------------------------------------------------------------
+# Two ways to ask ---------------------------------------------------------------------------------
 
 
 def layouts(X, folder):
@@ -253,12 +289,19 @@ def layouts(X, folder):
     read_only = X.copy()
     read_only.flags.writeable = False
     np.save(folder / "X.npy", X)
-    yield from (np.asfortranarray(X), strided[::2, ::2], read_only, np.load(folder / "X.npy", mmap_mode="r"))
+    yield from (
+        np.asfortranarray(X),
+        strided[::2, ::2],
+        read_only,
+        np.load(folder / "X.npy", mmap_mode="r"),
+    )
     yield pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
 
 
 @each
-def test_the_layout_of_the_rows_changes_no_digit_or_where_weights_are_optimised_the_last_ones(estimator, tmp_path):
+def test_the_layout_of_the_rows_changes_no_digit_or_where_weights_are_optimised_the_last_ones(
+    estimator, tmp_path
+):
     X, y, _ = table("normal", 1, n=200)
     expected = learned(fit(estimator, X, y))
     tolerance = dict(rtol=1e-9, atol=1e-12) if type(estimator).__name__ in OPTIMISED else {}
@@ -282,13 +325,16 @@ def test_sparse_rows_are_chosen_as_dense_ones_or_refused_by_name(estimator, tabl
 
 
 @pytest.mark.parametrize("selector", DRAWN, ids=repr)
-@pytest.mark.parametrize("scale", [1e-150, 1e-12, 1e-8])  # of rows that move no margin, or only its last digits
+# of rows that move no margin, or only its last digits
+@pytest.mark.parametrize("scale", [1e-150, 1e-12, 1e-8])
 def test_draws_from_tiny_sparse_rows_are_those_from_dense_ones(selector, scale):
     for seed in range(12):
         X, y, _ = table("normal", seed)
         forms = (np.asarray, sparse.csr_array)
         chooser = clone(selector).set_params(random_state=0)
-        (expected, also), (found, refusal) = (attempt(chooser, form(scale * X), y) for form in forms)
+        (expected, also), (found, refusal) = (
+            attempt(chooser, form(scale * X), y) for form in forms
+        )
         assert refusal == also or "sparse" in refusal.lower()
         if not refusal:
             assert_same(learned(found), learned(expected), rtol=1e-6)
@@ -307,10 +353,15 @@ def test_columns_in_another_order_are_refused(estimator):
         calls.append(lambda: found.partial_fit(other, y))
     if hasattr(found, "log_likelihood"):
         draws = np.zeros((100, X.shape[1] + 1))
-        calls += [lambda: found.log_likelihood(draws, other, y), lambda: found.check(draws, other, y)]
+        calls += [
+            lambda: found.log_likelihood(draws, other, y),
+            lambda: found.check(draws, other, y),
+        ]
         calls.append(lambda: found.check(draws, Blocks(other, y, rows=30)))
     if takes(found, "validation"):
-        calls.append(lambda: clone(found).set_params(outer="validation").fit(frame, y, validation=(other, y)))
+        calls.append(
+            lambda: clone(found).set_params(outer="validation").fit(frame, y, validation=(other, y))
+        )
     for call in calls:
         with pytest.raises(ValueError, match=r"(?i)feature names|columns"):
             call()
@@ -341,7 +392,8 @@ def test_pickling_cloning_and_a_second_fit_change_no_digit(estimator):
 def test_saved_in_the_middle_of_a_stream_it_goes_on_as_if_nothing_had_been(estimator):
     X, y, _ = table("normal", 5, n=240)
     parts = np.split(np.arange(240), 4)
-    through, broken = clone(estimator), clone(estimator)
+    through = clone(estimator)
+    broken = clone(estimator)
     for part in parts:
         through.partial_fit(X[part], y[part])
         broken = pickle.load(io.BytesIO(pickle.dumps(broken))).partial_fit(X[part], y[part])
@@ -356,7 +408,8 @@ def test_the_number_of_threads_changes_nothing(estimator):
     import numba
 
     X, y, _ = table("normal", 6, n=3000)
-    found, before = [], numba.get_num_threads()
+    found = []
+    before = numba.get_num_threads()
     try:
         for threads in (1, 2):
             numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
@@ -364,19 +417,26 @@ def test_the_number_of_threads_changes_nothing(estimator):
                 found.append(learned(fit(estimator, X, y)))
     finally:
         numba.set_num_threads(before)
-    assert_same(*found, rtol=1e-9, atol=1e-12)  # the last digit of a sum is the processor's, which splits long ones
+    # the last digit of a sum is the processor's, which splits long ones
+    assert_same(*found, rtol=1e-9, atol=1e-12)
 
 
 @each
 def test_fits_in_threads_are_those_of_one_alone_and_leave_the_process_as_it_was(estimator):
     def blas():
-        return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+        return [
+            library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
+        ]
 
     X, y, _ = table("normal", 7, n=400)
     with threadpool_limits(2, user_api="blas"):
         expected = learned(fit(estimator, X, y))
-        before, found = blas(), []
-        threads = [threading.Thread(target=lambda: found.append(learned(fit(estimator, X, y)))) for _ in range(3)]
+        before = blas()
+        found = []
+        threads = [
+            threading.Thread(target=lambda: found.append(learned(fit(estimator, X, y))))
+            for _ in range(3)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -389,13 +449,19 @@ def test_fits_in_threads_are_those_of_one_alone_and_leave_the_process_as_it_was(
 
 @of(*OF_DISTANCES)
 @settings(max_examples=EXAMPLES)
-@given(seed=st.integers(0, 10**6), shift=st.sampled_from([-1e8, -100.0, 1e7]), power=st.integers(-12, 12))
+@given(
+    seed=st.integers(0, 10**6),
+    shift=st.sampled_from([-1e8, -100.0, 1e7]),
+    power=st.integers(-12, 12),
+)
 def test_what_depends_on_distances_does_not_see_a_shift_or_a_scale(estimator, seed, shift, power):
     rng = np.random.default_rng(seed)
-    X = rng.integers(-64, 64, size=(200, 3)) / 8.0  # exact after the shift and the scale, too
+    # exact after the shift and the scale, too
+    X = rng.integers(-64, 64, size=(200, 3)) / 8.0
     if rng.random() < 0.5:
         X = X + rng.integers(-4, 4, size=(1, 3)) * 16.0
-    expected, found = learned(fit(estimator, X, None)), learned(fit(estimator, X * 2.0**power + shift, None))
+    expected = learned(fit(estimator, X, None))
+    found = learned(fit(estimator, X * 2.0**power + shift, None))
     for name in found.keys() & {"indices_", "labels_"}:
         np.testing.assert_array_equal(found[name], expected[name])
 
@@ -408,8 +474,11 @@ def test_rows_of_weight_zero_are_as_absent_whatever_they_hold(estimator):
     present = np.flatnonzero(w)
     absent = w == 0
     expected = learned(fit(estimator, X[present], y[present], w[present]))
-    found = learned(fit(estimator, np.where(absent[:, None], 1e3 * X, X), np.where(absent, 7, y), w))
-    expected.pop("labels_", None), found.pop("labels_", None)  # one for each row
+    found = learned(
+        fit(estimator, np.where(absent[:, None], 1e3 * X, X), np.where(absent, 7, y), w)
+    )
+    # one for each row
+    expected.pop("labels_", None), found.pop("labels_", None)
     if "indices_" in found:
         expected["indices_"] = present[expected["indices_"]]
     assert_same(found, expected, rtol=1e-6, atol=1e-9)
@@ -420,9 +489,15 @@ def test_rows_of_weight_zero_are_as_absent_whatever_they_hold(estimator):
 @given(seed=st.integers(0, 10**6))
 def test_a_row_of_weight_two_is_the_row_twice_in_any_order(estimator, seed):
     X, y, w = table("normal", seed, n=60)
-    w[:2], y[:2] = 1, [0, 1]
+    w[:2] = 1
+    y[:2] = [0, 1]
     rows = np.random.default_rng(seed).permutation(np.repeat(np.arange(60), w.astype(int)))
-    assert_same(learned(fit(estimator, X, y, w)), learned(fit(estimator, X[rows], y[rows])), rtol=1e-3, atol=1e-4)
+    assert_same(
+        learned(fit(estimator, X, y, w)),
+        learned(fit(estimator, X[rows], y[rows])),
+        rtol=1e-3,
+        atol=1e-4,
+    )
 
 
 @of("VCGMM", "MiniBatchKMeans")
@@ -432,14 +507,21 @@ def test_draws_along_the_rows_do_not_tell_a_row_of_weight_two_from_the_row_twice
     X, _, w = table("normal", seed, n=60)
     w[:3] = 1
     rows = np.repeat(np.arange(60), w.astype(int))
-    weighted, repeated = fit(estimator, X, None, w), fit(estimator, X[rows], None)
-    np.testing.assert_allclose(weighted.cluster_centers_, repeated.cluster_centers_, rtol=1e-6, atol=1e-9)
+    weighted = fit(estimator, X, None, w)
+    repeated = fit(estimator, X[rows], None)
+    np.testing.assert_allclose(
+        weighted.cluster_centers_, repeated.cluster_centers_, rtol=1e-6, atol=1e-9
+    )
     np.testing.assert_array_equal(weighted.labels_[rows], repeated.labels_)
 
 
-REFUSED = {  # rows of other columns than those before, and labels
+# rows of other columns than those before, and labels
+REFUSED = {
     "no rows": lambda X, y: (X[:0], y[:0]),
-    "NaN in a frame": lambda X, y: (pd.DataFrame(with_entry(X, np.nan), columns=list("abcdefg")), y),
+    "NaN in a frame": lambda X, y: (
+        pd.DataFrame(with_entry(X, np.nan), columns=list("abcdefg")),
+        y,
+    ),
     "one class": lambda X, y: (X, np.zeros(len(y), dtype=int)),
     "few rows": lambda X, y: (X[:2], y[:2]),
     "huge rows": lambda X, y: (1e200 * X, y),
@@ -452,10 +534,12 @@ REFUSED = {  # rows of other columns than those before, and labels
 @pytest.mark.filterwarnings("ignore:overflow|invalid value:RuntimeWarning")
 def test_a_fit_that_is_refused_leaves_the_one_before(estimator):
     X, y, _ = table("normal", 10, n=100)
-    other, refused = np.random.default_rng(0).normal(size=(60, 7)), 0
+    other = np.random.default_rng(0).normal(size=(60, 7))
+    refused = 0
     for odd in REFUSED.values():
         found = fit(estimator, X, y)
-        expected, before = answers(found, X), dict(vars(found))
+        expected = answers(found, X)
+        before = dict(vars(found))
         with suppress(ValueError, TypeError):
             found.fit(*odd(other, y[:60]))
             continue
@@ -470,7 +554,8 @@ def test_a_fit_that_is_refused_leaves_the_one_before(estimator):
 def test_an_option_set_after_a_fit_changes_no_answer_or_is_refused_by_name(estimator):
     X, y, _ = table("normal", 16, n=60)
     found = fit(estimator, X, y)
-    expected, state = answers(found, X), pickle.dumps(found)
+    expected = answers(found, X)
+    state = pickle.dumps(found)
     for name, value in found.get_params().items():
         others = {int: 50, float: 0.3, bool: value is False}
         if type(value) in others:
@@ -508,7 +593,7 @@ def test_another_fit_of_the_same_object_is_that_of_a_fresh_one_and_keeps_nothing
             assert_same(answers(found, asked), answers(fresh, asked))
 
 
-# What is refused ------------------------------------------------------------------------------------------------------
+# What is refused ---------------------------------------------------------------------------------
 
 
 def with_entry(X, value):
@@ -521,13 +606,22 @@ ODD = {
     "NaN": (lambda X, y, w: (with_entry(X, np.nan), y, w), "NaN|nan"),
     "infinity": (lambda X, y, w: (with_entry(X, np.inf), y, w), "infinity|inf"),
     "one axis": (lambda X, y, w: (X[:, 0], y, w), "2D|2-d|shape|dim"),
-    "no rows": (lambda X, y, w: (X[:0], y[:0], w[:0]), "0 sample|empty|minimum of 1|no rows|at least 1 row"),
+    "no rows": (
+        lambda X, y, w: (X[:0], y[:0], w[:0]),
+        "0 sample|empty|minimum of 1|no rows|at least 1 row",
+    ),
     "complex": (lambda X, y, w: (X + 1j, y, w), "[Cc]omplex"),
     "a label too few": (lambda X, y, w: (X, y[1:], w), "inconsistent|length|shape"),
     "a weight too few": (lambda X, y, w: (X, y, w[1:]), "sample_weight|inconsistent"),
-    "a negative weight": (lambda X, y, w: (X, y, with_entry(w[:, None], -1.0)[:, 0]), "sample_weight|[Nn]egative"),
+    "a negative weight": (
+        lambda X, y, w: (X, y, with_entry(w[:, None], -1.0)[:, 0]),
+        "sample_weight|[Nn]egative",
+    ),
     "weights of zero": (lambda X, y, w: (X, y, 0 * w), "sample_weight|weight"),
-    "a weight that is NaN": (lambda X, y, w: (X, y, with_entry(w[:, None], np.nan)[:, 0]), "sample_weight|NaN|weight"),
+    "a weight that is NaN": (
+        lambda X, y, w: (X, y, with_entry(w[:, None], np.nan)[:, 0]),
+        "sample_weight|NaN|weight",
+    ),
 }
 
 
@@ -542,7 +636,9 @@ def test_odd_input_is_refused_by_name(estimator, name):
         return
     weights = odd_w if takes(estimator, "sample_weight") and len(odd_X) != 0 else None
     untouched = odd_y is not y and name == "a label too few" and not reads_labels(estimator)
-    if untouched or (odd_X is not X and not getattr(estimator, "_reads", True) and name in ("NaN", "infinity")):
+    if untouched or (
+        odd_X is not X and not getattr(estimator, "_reads", True) and name in ("NaN", "infinity")
+    ):
         return
     with pytest.raises((ValueError, TypeError), match=words):
         fit(estimator, odd_X, odd_y, weights)
@@ -552,7 +648,8 @@ def reads_labels(estimator):
     return not isinstance(estimator, (VCGMM, MiniBatchKMeans))
 
 
-BEYOND = {  # what functions cannot take: the words of its refusal
+# what functions cannot take: the words of its refusal
+BEYOND = {
     "features.*toarray": lambda X, y: recombine(sparse.csr_array(X)),
     "Complex data": lambda X, y: recombine(X + 1j),
     "X, .*toarray": lambda X, y: standardise(sparse.csr_array(X)),
@@ -560,7 +657,9 @@ BEYOND = {  # what functions cannot take: the words of its refusal
     "standardise: the data must not have entries larger": lambda X, y: standardise(1e200 * X),
     "one label a row, .*60, 1": lambda X, y: suspects(LogisticRegression(), X, y[:, None]),
     "one label a row": lambda X, y: suspects(LogisticRegression(), X, None),
-    "sparse matrix": lambda X, y: ReplayBuffer(UniformCoreset(), size=9).add(sparse.csr_array(X), y),
+    "sparse matrix": lambda X, y: ReplayBuffer(UniformCoreset(), size=9).add(
+        sparse.csr_array(X), y
+    ),
 }
 
 
@@ -580,21 +679,27 @@ def test_a_size_that_is_none_is_refused_by_name(cls, size):
         cls(size=size, random_state=0).fit(X, y)
 
 
-@pytest.mark.parametrize("cls", [cls for cls in SELECTORS if not cls._repeats], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize(
+    "cls", [cls for cls in SELECTORS if not cls._repeats], ids=lambda cls: cls.__name__
+)
 def test_more_rows_than_there_are_cannot_be_chosen(cls):
     X, y, _ = table("normal", 9, n=60)
     with pytest.raises(ValueError, match="61"):
         cls(size=61, random_state=0).fit(X, y)
 
 
-ROWS = np.arange(120) % 3  # labels or features beside dask data, in memory
-IN_MEMORY = {  # what is asked about rows and is not in `every`: "word of its refusal (of a public name)"
+# labels or features beside dask data, in memory
+ROWS = np.arange(120) % 3
+# what is asked about rows and is not in `every`: "word of its refusal (of a public name)"
+IN_MEMORY = {
     "ReplayBuffer": lambda X, y: ReplayBuffer(UniformCoreset(), size=9).add(X, y),
     "rows of MiniBatchKMeans": lambda X, y: MiniBatchKMeans(3).partial_fit(X),
     "init of VCGMM": lambda X, y: VCGMM(3, init=X[:3]).fit(np.eye(9, X.shape[1])),
     "sample_weight of VCGMM": lambda X, y: VCGMM(3).fit(np.ones((120, 2)), sample_weight=y),
     "MeasurementSelector": lambda X, y: MeasurementSelector(size=2).fit(X),
-    "atoms of MeasurementSelector": lambda X, y: MeasurementSelector(X, size=2).fit(np.eye(9, X.shape[1])),
+    "atoms of MeasurementSelector": lambda X, y: MeasurementSelector(X, size=2).fit(
+        np.eye(9, X.shape[1])
+    ),
     "recover of L1": lambda X, y: L1().recover(X[:3], X),
     "recover of L2": lambda X, y: L2().recover(X[:3], X),
     "Nystrom": lambda X, y: Nystrom(RBF(), n_landmarks=5).fit(X),
@@ -619,17 +724,21 @@ IN_MEMORY = {  # what is asked about rows and is not in `every`: "word of its re
     "KCenterQuery": lambda X, y: KCenterQuery().query(3, features=X),
     "KMeansQuery": lambda X, y: KMeansQuery().query(3, features=X),
     "Badge": lambda X, y: Badge().query(3, features=X, probabilities=np.eye(3)[ROWS]),
-    "ClusterMarginQuery": lambda X, y: ClusterMarginQuery().query(3, features=X, probabilities=np.eye(3)[ROWS]),
+    "ClusterMarginQuery": lambda X, y: ClusterMarginQuery().query(
+        3, features=X, probabilities=np.eye(3)[ROWS]
+    ),
     "BilevelQuery": lambda X, y: BilevelQuery().query(3, features=X, labelled=X, labels=ROWS),
     "standardise": lambda X, y: standardise(X),
     "suspects": lambda X, y: suspects(LogisticRegression(), X, y),
     "influence": lambda X, y: influence(Logistic(), X, y, X, y),
     "compare": lambda X, y: compare(UniformCoreset(5), LogisticRegression(), X, y),
 }
-NOT_ASKED = {  # public names that no rows are given to
+# public names that no rows are given to
+NOT_ASKED = {
     "a base class": "Problem Recovery Selector",
     "what a selector is given; it hands over rows that it checked": (
-        "ConjugateGradients Elimination Exact Exchange Forward GaussianMixture Joint LeastSquares Logistic "
+        "ConjugateGradients Elimination Exact Exchange Forward GaussianMixture Joint LeastSquares "
+        "Logistic "
         "NeumannSeries Poisson Regularised"
     ),
     "numbers of rows, not rows": "ActiveLoop ConvergenceError Coreset DrawsReport",
@@ -649,7 +758,11 @@ def updated(sampler, losses):
 def public_names():
     """Of the library and of each subpackage."""
     modules = [f"handful.{module.name}" for module in pkgutil.iter_modules(handful.__path__)]
-    return {name for module in ["handful", *modules] for name in getattr(import_module(module), "__all__", ())}
+    return {
+        name
+        for module in ["handful", *modules]
+        for name in getattr(import_module(module), "__all__", ())
+    }
 
 
 def test_the_tables_hold_every_public_name():
@@ -667,7 +780,9 @@ def test_dask_data_are_taken_by_block_or_refused_by_name(name, monkeypatch):
     X, y, _ = table("normal", 4, n=120)
     given = da.from_array(X, chunks=(30, X.shape[1])), da.from_array(y, chunks=30)
     whole = []
-    monkeypatch.setattr(da.Array, "__array__", lambda self, *args, **kwargs: whole.append(1) or np.zeros(self.shape))
+    monkeypatch.setattr(
+        da.Array, "__array__", lambda self, *args, **kwargs: whole.append(1) or np.zeros(self.shape)
+    )
     ask = IN_MEMORY.get(name) or next(e for e in EVERY if type(e).__name__ == name)
     said = attempt(ask, *given)[1]
     assert not said or (name.partition(" of ")[0] in said and "dask data" in said)

@@ -4,7 +4,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from handful import BilevelCoreset, Coreset, CoresetEstimator, KCenter, LeastSquares, Selector, UniformCoreset
+from handful import (
+    BilevelCoreset,
+    Coreset,
+    CoresetEstimator,
+    KCenter,
+    LeastSquares,
+    Selector,
+    UniformCoreset,
+)
 from scipy import sparse
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
@@ -15,7 +23,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 CORESET = Coreset(np.array([5, 0, 5, 3]), np.array([1.0, 2.0, 3.0, 4.0]))
 
-# Coreset -------------------------------------------------------------------------------------------------------------
+# Coreset -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -46,11 +54,13 @@ def test_take_gives_the_rows_in_order_with_repetition(container):
 def test_a_coreset_needs_one_weight_an_index():
     assert len(CORESET) == 4
     for indices, weights in [([1, 2], [1.0]), ([[1]], [[1.0]]), ([], 1.0)]:
-        with pytest.raises(ValueError, match=r"one weight per index: got indices of shape .* weights of shape"):
+        with pytest.raises(
+            ValueError, match=r"one weight per index: got indices of shape .* weights of shape"
+        ):
             Coreset(np.array(indices), np.array(weights))
 
 
-# Torch subsets -------------------------------------------------------------------------------------------------------
+# Torch subsets -----------------------------------------------------------------------------------
 
 
 class Pictures(Dataset):
@@ -62,7 +72,8 @@ class Pictures(Dataset):
 
 
 def test_a_subset_yields_items_with_their_weights():
-    X, y = torch.arange(12.0).reshape(6, 2), torch.arange(6)
+    X = torch.arange(12.0).reshape(6, 2)
+    y = torch.arange(6)
     subset = CORESET.subset(TensorDataset(X, y))
     assert len(subset) == 4
     batches = list(DataLoader(subset, batch_size=3))
@@ -81,21 +92,26 @@ def test_items_that_are_dictionaries_stay_dictionaries():
     subset = CORESET.subset(rows)
     for position, (index, weight) in enumerate(zip(CORESET.indices, CORESET.weights)):
         item = subset[position]
-        assert (item["text"], item["label"], item["weight"].item()) == (str(index), index, np.float32(weight))
+        assert (item["text"], item["label"], item["weight"].item()) == (
+            str(index),
+            index,
+            np.float32(weight),
+        )
     assert set(next(iter(DataLoader(subset, batch_size=3)))) == {"text", "label", "weight"}
     assert "weight" not in rows[0]
     with pytest.raises(ValueError, match="an entry 'weight' already"):
         CORESET.subset([{"weight": 1.0}] * 6)[0]
 
 
-# Selectors -----------------------------------------------------------------------------------------------------------
+# Selectors ---------------------------------------------------------------------------------------
 
 
 class Last(Selector):
     """The last rows: the smallest selector there can be."""
 
     def __init__(self, *, size=2, random_state=None):
-        self.size, self.random_state = size, random_state
+        self.size = size
+        self.random_state = random_state
 
     def _select(self, X, y, sample_weight, rng):
         self.seen = X, y, sample_weight, rng
@@ -114,7 +130,7 @@ def test_a_subclass_gets_checked_input():
     assert Last().fit(np.ones((3, 1), dtype=np.float32)).seen[0].dtype == np.float32
 
 
-# CoresetEstimator ----------------------------------------------------------------------------------------------------
+# CoresetEstimator --------------------------------------------------------------------------------
 
 
 def spam(n=300, d=4, seed=0):
@@ -126,7 +142,9 @@ def spam(n=300, d=4, seed=0):
 def test_it_is_selection_then_training():
     X, y = spam()
     u = np.random.default_rng(1).exponential(size=300)
-    both = CoresetEstimator(BilevelCoreset(size=20, random_state=0), LogisticRegression()).fit(X, y, sample_weight=u)
+    both = CoresetEstimator(BilevelCoreset(size=20, random_state=0), LogisticRegression()).fit(
+        X, y, sample_weight=u
+    )
     selector = BilevelCoreset(size=20, random_state=0).fit(X, y, sample_weight=u)
     X_small, y_small, w = selector.take(X, y)
     alone = LogisticRegression().fit(X_small, y_small, sample_weight=w)
@@ -143,7 +161,11 @@ def test_it_is_selection_then_training():
 def test_the_penalty_that_suits_the_full_data_suits_the_coreset():
     # weights estimate sums over the full data: with all rows in, the fit is that on the full data
     X, y = spam()
-    for selector in (UniformCoreset(300), KCenter(300), BilevelCoreset(size=300, weighting="binary")):
+    for selector in (
+        UniformCoreset(300),
+        KCenter(300),
+        BilevelCoreset(size=300, weighting="binary"),
+    ):
         small = CoresetEstimator(selector, LogisticRegression(C=0.3, tol=1e-10)).fit(X, y)
         full = LogisticRegression(C=0.3, tol=1e-10).fit(X, y)
         np.testing.assert_allclose(small.estimator_.coef_, full.coef_, rtol=1e-5)
@@ -152,23 +174,33 @@ def test_the_penalty_that_suits_the_full_data_suits_the_coreset():
 def test_regressors_clusterers_transformers_and_sparse_data():
     X, _ = spam()
     target = X @ np.arange(4.0) + 1
-    ridge = CoresetEstimator(BilevelCoreset(LeastSquares(1e-6), size=20, random_state=0), Ridge(1e-3))
+    ridge = CoresetEstimator(
+        BilevelCoreset(LeastSquares(1e-6), size=20, random_state=0), Ridge(1e-3)
+    )
     assert cross_val_score(ridge, X, target, cv=3).min() > 0.99
-    clusters = CoresetEstimator(UniformCoreset(50, random_state=0), KMeans(3, random_state=0)).fit(X)
+    clusters = CoresetEstimator(UniformCoreset(50, random_state=0), KMeans(3, random_state=0)).fit(
+        X
+    )
     assert set(clusters.predict(X)) == {0, 1, 2}
     assert clusters.transform(X).shape == (300, 3)
     assert clusters.score(X) < 0
     both = CoresetEstimator(BilevelCoreset(size=20, random_state=0), LogisticRegression())
     X, y = spam()
     np.testing.assert_allclose(
-        both.fit(sparse.csr_matrix(X), y).estimator_.coef_, both.fit(X, y).estimator_.coef_, rtol=1e-4, atol=1e-6
+        both.fit(sparse.csr_matrix(X), y).estimator_.coef_,
+        both.fit(X, y).estimator_.coef_,
+        rtol=1e-4,
+        atol=1e-6,
     )
 
 
 @pytest.mark.parametrize(
-    ("estimator", "way_out"), [(KNeighborsClassifier(), "AnyEstimatorCoreset"), (PCA(), "rows that the selector")]
+    ("estimator", "way_out"),
+    [(KNeighborsClassifier(), "AnyEstimatorCoreset"), (PCA(), "rows that the selector")],
 )
 def test_an_estimator_that_would_drop_the_weights_is_refused(estimator, way_out):
     X, y = spam()
-    with pytest.raises(ValueError, match=f"{type(estimator).__name__}.fit takes no sample_weight, .*{way_out}"):
+    with pytest.raises(
+        ValueError, match=f"{type(estimator).__name__}.fit takes no sample_weight, .*{way_out}"
+    ):
         CoresetEstimator(UniformCoreset(10), estimator).fit(X, y)

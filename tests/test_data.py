@@ -24,12 +24,15 @@ def test_every_entry_has_title_licence_shape_and_a_checksum_for_every_file():
             assert raw["url"].startswith("https://")
             assert callable(reader_of(raw["format"]))
             assert "/" not in raw["filename"]
-            assert "sha256" in raw or {name.partition("[")[0] for name in about.content} >= set(raw["arrays"])
+            assert "sha256" in raw or {name.partition("[")[0] for name in about.content} >= set(
+                raw["arrays"]
+            )
 
 
 @pytest.mark.parametrize("name", HERE)
 def test_what_needs_no_file_has_the_shape_that_the_registry_states(name):
-    data, about = load(name), ENTRIES[name]
+    data = load(name)
+    about = ENTRIES[name]
     assert data.X.shape == (about.rows, about.features)
     assert data.X.dtype == about.dtype
     assert data.sha256 == load(name).sha256
@@ -42,7 +45,9 @@ def test_shipped_sets_are_scikit_learns_and_generated_ones_take_options():
         data = load(name)
         np.testing.assert_array_equal(data.X, X)
         np.testing.assert_array_equal(data.y, y)
-        assert data.feature_names == tuple(getattr(sklearn_datasets, f"load_{name}")().feature_names)
+        assert data.feature_names == tuple(
+            getattr(sklearn_datasets, f"load_{name}")().feature_names
+        )
     assert load("pathological", random_state=1).sha256 != load("pathological").sha256
     assert load("gaussian_mixture", n=50, n_features=3).X.shape == (50, 3)
     assert load("sample_patches", size=4).X.shape[1] == 48
@@ -52,7 +57,9 @@ def test_shipped_sets_are_scikit_learns_and_generated_ones_take_options():
 
 @pytest.mark.parametrize("name", ["irs", None, 3, ["iris"]])
 def test_an_unknown_name_is_an_error_that_lists_the_names(name):
-    with pytest.raises(ValueError, match=r"there is no data set called .*: the names are a9a, .*iris"):
+    with pytest.raises(
+        ValueError, match=r"there is no data set called .*: the names are a9a, .*iris"
+    ):
         load(name)
 
 
@@ -61,7 +68,9 @@ def test_an_unknown_name_is_an_error_that_lists_the_names(name):
 
 @pytest.mark.parametrize("channels", [None, 3])
 def test_patches_are_the_windows_of_the_image(channels, rng):
-    image = rng.integers(0, 256, size=(9, 11) if channels is None else (9, 11, channels), dtype=np.uint8)
+    image = rng.integers(
+        0, 256, size=(9, 11) if channels is None else (9, 11, channels), dtype=np.uint8
+    )
     windows = [image[i : i + 4, j : j + 4].ravel() for i in range(0, 6, 3) for j in range(0, 8, 3)]
     np.testing.assert_array_equal(image_patches(image, size=4, stride=3), windows)
     with pytest.raises(ValueError, match="window shape cannot be larger"):
@@ -72,7 +81,8 @@ def test_patches_are_the_windows_of_the_image(channels, rng):
 
 
 def test_classes_keep_their_rows_in_order_and_binary_labels_follow():
-    digits, pair = load("digits"), load("digits", classes=(4, 9))
+    digits = load("digits")
+    pair = load("digits", classes=(4, 9))
     kept = np.isin(digits.y, (4, 9))
     np.testing.assert_array_equal(pair.X, digits.X[kept])
     np.testing.assert_array_equal(pair.binary().y, digits.y[kept] == 9)
@@ -99,10 +109,12 @@ def test_a_random_split_is_stratified_complete_and_repeatable():
     np.testing.assert_array_equal(data.X[one.extra["row_test"]], one.X_test)
     assert one.y_test.mean() == pytest.approx(data.y.mean(), abs=0.01)
     assert len(one.X_test) == 114
-    assert len(one.extra["moment"]) == 30  # not a value for each row
+    # not a value for each row
+    assert len(one.extra["moment"]) == 30
     assert split(one) is one
     assert len(split(one, official=False, random_state=0).X) < len(one.X)
-    for name in ("diabetes", "sample_patches"):  # targets, and no labels
+    # targets, and no labels
+    for name in ("diabetes", "sample_patches"):
         parts = split(load(name), test_size=40, random_state=0)
         assert len(parts.X_test) == 40
         assert (parts.y_test is None) == (name == "sample_patches")
@@ -112,7 +124,8 @@ def test_a_random_split_is_stratified_complete_and_repeatable():
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_standardise_is_scikit_learns_scaler_in_float64(dtype, order, rng):
     X = rng.integers(0, 200, size=(500, 4)).astype(dtype)
-    X[:, 1] = 7  # constant in X, not elsewhere
+    # constant in X, not elsewhere
+    X[:, 1] = 7
     other = X[:20] + np.arange(20, dtype=dtype)[:, None]
     scaler = StandardScaler().fit(X.astype(np.float64))
     for to in ("float32", "float64"):
@@ -121,5 +134,7 @@ def test_standardise_is_scikit_learns_scaler_in_float64(dtype, order, rng):
         assert out.dtype == to
         assert out.flags[f"{order}_CONTIGUOUS"]
         np.testing.assert_allclose(out, scaler.transform(X.astype(np.float64)), atol=1e-6)
-        np.testing.assert_allclose(of_other, scaler.transform(other.astype(np.float64)), rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(
+            of_other, scaler.transform(other.astype(np.float64)), rtol=1e-6, atol=1e-6
+        )
         np.testing.assert_allclose(of_other[:, 1], np.arange(20), atol=1e-6)

@@ -1,4 +1,5 @@
-"""Files: the look-up order, the checks, and downloads in the published formats from a server on 127.0.0.1."""
+"""Files: the look-up order, the checks, and downloads in the published formats from a server on
+127.0.0.1."""
 
 import functools
 import gzip
@@ -24,18 +25,35 @@ _rng = np.random.default_rng(0)
 X8 = _rng.integers(0, 256, size=(20, 3072), dtype=np.uint8)
 Y8 = _rng.integers(0, 10, size=20)
 X4 = np.round(_rng.normal(size=(30, 4)), 3) + 0.0
-X4[::3, 1] = 0  # sparse formats leave zeros out
+# sparse formats leave zeros out
+X4[::3, 1] = 0
 Y4 = np.where(np.arange(30) % 3, 1, -1)
-SOUND = {"1_theo_0": _rng.integers(-99, 99, 7), "0_theo_11": [5, 6], "0_theo_2": [1], "0_anna_3": [9]}
-WORDS = {"yes/b_nohash_0": [1, 2], "no/a_nohash_0": [3], "no/c_nohash_1": [4, 5, 6, 7, 8], "yes/a_nohash_0": [9]}
-LEAST, GREATEST = [-5, 0], [20, 400]
-WHOLE = np.column_stack([_rng.integers(LEAST, GREATEST, size=(30, 2)), _rng.integers(2, size=(30, 2))])
+SOUND = {
+    "1_theo_0": _rng.integers(-99, 99, 7),
+    "0_theo_11": [5, 6],
+    "0_theo_2": [1],
+    "0_anna_3": [9],
+}
+WORDS = {
+    "yes/b_nohash_0": [1, 2],
+    "no/a_nohash_0": [3],
+    "no/c_nohash_1": [4, 5, 6, 7, 8],
+    "yes/a_nohash_0": [9],
+}
+LEAST = [-5, 0]
+GREATEST = [20, 400]
+WHOLE = np.column_stack(
+    [_rng.integers(LEAST, GREATEST, size=(30, 2)), _rng.integers(2, size=(30, 2))]
+)
 
 
 def _speech():
     members = {f"./{name}.wav": as_wave(sound, 16000) for name, sound in WORDS.items()}
     members |= {"./_background_noise_/hum.wav": as_wave(range(9), 16000), "./LICENSE": b"CC BY"}
-    lists = {"./validation_list.txt": b"no/a_nohash_0.wav\n", "./testing_list.txt": b"yes/a_nohash_0.wav\n"}
+    lists = {
+        "./validation_list.txt": b"no/a_nohash_0.wav\n",
+        "./testing_list.txt": b"yes/a_nohash_0.wav\n",
+    }
     return as_tar(members | lists)
 
 
@@ -73,10 +91,15 @@ FORMATS = {
         {"X": X4, "y": Y4},
     ),
     "table, scaled": (
-        dict(features=4, dtype="int16", options=dict(delimiter=",", label=-1, least=LEAST, greatest=GREATEST)),
+        dict(
+            features=4,
+            dtype="int16",
+            options=dict(delimiter=",", label=-1, least=LEAST, greatest=GREATEST),
+        ),
         {
             "tiny.csv": as_csv(
-                np.round((WHOLE - [*LEAST, 0, 0]) / ([*np.subtract(GREATEST, LEAST), 1, 1]), 6), np.abs(Y4)
+                np.round((WHOLE - [*LEAST, 0, 0]) / ([*np.subtract(GREATEST, LEAST), 1, 1]), 6),
+                np.abs(Y4),
             )
         },
         {"X": WHOLE.astype(np.int16), "y": np.abs(Y4)},
@@ -91,7 +114,9 @@ FORMATS = {
         dict(features=4, dtype="int16"),
         {"tiny.zip": as_spoken_digits(SOUND)},
         {
-            "X": np.array([[9, 0, 0, 0], [1, 0, 0, 0], [5, 6, 0, 0], SOUND["1_theo_0"][:4]], np.int16),
+            "X": np.array(
+                [[9, 0, 0, 0], [1, 0, 0, 0], [5, 6, 0, 0], SOUND["1_theo_0"][:4]], np.int16
+            ),
             "y": np.array([0, 0, 0, 1]),
             "speaker": np.array(["anna", "theo", "theo", "theo"]),
             "index": np.array([3, 2, 11, 0]),
@@ -130,7 +155,8 @@ READERS = {
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """Serves a folder and keeps a list of requests; below /cut/ it promises the whole file and sends half."""
+    """Serves a folder and keeps a list of requests; below /cut/ it promises the whole file and
+    sends half."""
 
     def do_GET(self):
         self.requests.append(self.path)
@@ -151,9 +177,12 @@ class Handler(SimpleHTTPRequestHandler):
 @pytest.fixture
 def server(tmp_path):
     """(folder, address, requests so far) of a server."""
-    folder, requests = tmp_path / "server", []
+    folder = tmp_path / "server"
+    requests = []
     folder.mkdir()
-    handler = functools.partial(type("Kept", (Handler,), {"requests": requests}), directory=str(folder))
+    handler = functools.partial(
+        type("Kept", (Handler,), {"requests": requests}), directory=str(folder)
+    )
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
         threading.Thread(target=running.serve_forever, daemon=True).start()
         yield folder, f"http://127.0.0.1:{running.server_port}", requests
@@ -178,13 +207,18 @@ def closed_port():
 
 @pytest.fixture
 def register(monkeypatch, tmp_path):
-    """Puts a tiny data set into the registry and its originals into a folder; gives name -> bytes of these."""
+    """Puts a tiny data set into the registry and its originals into a folder; gives name -> bytes
+    of these."""
 
     def make(case, address, folder=None, *, checksums=False, **changes):
         about, originals, arrays = FORMATS[case]
         about = {"dtype": "float64", **about}
-        options, names = about.pop("options", {}), list(arrays)
-        originals = {n: content(tmp_path) if callable(content) else content for n, content in originals.items()}
+        options = about.pop("options", {})
+        names = list(arrays)
+        originals = {
+            n: content(tmp_path) if callable(content) else content
+            for n, content in originals.items()
+        }
         each = len(names) // len(originals)
         raw = [
             dict(
@@ -198,9 +232,17 @@ def register(monkeypatch, tmp_path):
             for i, (n, content) in enumerate(originals.items())
         ]
         facts = dict(rows=30, test_rows=len(arrays.get("X_test", ())), raw=raw)
-        content = {} if checksums else {name: files.content_sha256(values) for name, values in arrays.items()}
-        text = dict(name="tiny", kind="file", title="a tiny set", url="https://example.org", licence="none")
-        monkeypatch.setitem(ENTRIES, "tiny", Entry(**text | facts | about | dict(content=content) | changes))
+        content = (
+            {}
+            if checksums
+            else {name: files.content_sha256(values) for name, values in arrays.items()}
+        )
+        text = dict(
+            name="tiny", kind="file", title="a tiny set", url="https://example.org", licence="none"
+        )
+        monkeypatch.setitem(
+            ENTRIES, "tiny", Entry(**text | facts | about | dict(content=content) | changes)
+        )
         for n, content in originals.items() if folder is not None else ():
             (folder / n).write_bytes(content)
         return originals
@@ -217,11 +259,14 @@ def same(data, arrays):
 
 @pytest.mark.parametrize("checksums", [False, True])
 @pytest.mark.parametrize("case", FORMATS)
-def test_a_published_file_is_read_as_it_was_written_and_downloaded_once(case, checksums, server, home, register):
+def test_a_published_file_is_read_as_it_was_written_and_downloaded_once(
+    case, checksums, server, home, register
+):
     folder, address, requests = server
     originals = register(case, address, folder, checksums=checksums)
     assert status()["where"]["tiny"] == "to be downloaded"
-    first, again = load("tiny"), load("tiny")
+    first = load("tiny")
+    again = load("tiny")
     same(first, FORMATS[case][2])
     assert len(requests) == len(originals) == len(list(home.iterdir()))
     assert first.sha256 == again.sha256
@@ -234,14 +279,17 @@ def test_a_truncated_download_is_refused_by_name_and_not_kept(case, server, home
     name, content = next(iter(register(case, address, folder).items()))
     (folder / name).write_bytes(content[: len(content) // 2])
     with pytest.raises(
-        BadFileError, match=rf"{name} is not what the registry says of 'tiny' \(downloaded and not kept"
+        BadFileError,
+        match=rf"{name} is not what the registry says of 'tiny' \(downloaded and not kept",
     ):
         load("tiny")
     assert list(home.iterdir()) == []
 
 
 @pytest.mark.parametrize("checksums", [False, True])
-@pytest.mark.parametrize("order", [np.arange(30), np.arange(30)[::-1]], ids=["a value", "the order of rows"])
+@pytest.mark.parametrize(
+    "order", [np.arange(30), np.arange(30)[::-1]], ids=["a value", "the order of rows"]
+)
 def test_other_content_than_the_registry_knows_is_refused(order, checksums, server, home, register):
     folder, address, _ = server
     register("table, no label", address, folder, checksums=checksums)
@@ -254,21 +302,34 @@ def test_other_content_than_the_registry_knows_is_refused(order, checksums, serv
 
 
 @pytest.mark.parametrize("address", ["closed port", "gone", "broken off"])
-def test_what_cannot_be_downloaded_is_an_error_that_says_how_to_get_it(address, server, home, register, closed_port):
+def test_what_cannot_be_downloaded_is_an_error_that_says_how_to_get_it(
+    address, server, home, register, closed_port
+):
     folder, served, _ = server
     register(
-        "libsvm", {"closed port": closed_port, "gone": f"{served}/gone", "broken off": f"{served}/cut"}[address], folder
+        "libsvm",
+        {"closed port": closed_port, "gone": f"{served}/gone", "broken off": f"{served}/cut"}[
+            address
+        ],
+        folder,
     )
-    with pytest.raises(MissingDataError, match=rf"could not be downloaded .*: put tiny and tiny.t into {home} or into"):
+    with pytest.raises(
+        MissingDataError,
+        match=rf"could not be downloaded .*: put tiny and tiny.t into {home} or into",
+    ):
         load("tiny")
     assert list(home.iterdir()) == []
 
 
-def test_a_file_put_there_by_hand_is_read_and_a_bad_one_is_named_and_left_alone(home, register, closed_port):
+def test_a_file_put_there_by_hand_is_read_and_a_bad_one_is_named_and_left_alone(
+    home, register, closed_port
+):
     register("libsvm", closed_port, home)
     same(load("tiny"), FORMATS["libsvm"][2])
     (home / "tiny.t").write_bytes(b"+1 1:nonsense\n")
-    with pytest.raises(BadFileError, match=rf"{home / 'tiny.t'} is not what .*left as it is: remove it"):
+    with pytest.raises(
+        BadFileError, match=rf"{home / 'tiny.t'} is not what .*left as it is: remove it"
+    ):
         load("tiny")
     assert (home / "tiny.t").read_bytes() == b"+1 1:nonsense\n"
 
@@ -279,7 +340,9 @@ def test_without_the_reproduction_its_readers_are_missed_before_anything_is_down
     folder, address, requests = server
     register("matlab", address, folder)
     monkeypatch.setitem(sys.modules, "handful_papers.readers", None)
-    with pytest.raises(ImportError, match=r"read_matlab reads these files, which is part of the project's checkout"):
+    with pytest.raises(
+        ImportError, match=r"read_matlab reads these files, which is part of the project's checkout"
+    ):
         load("tiny")
     assert not requests
 
@@ -290,7 +353,9 @@ def ready_made(folder, **arrays):
     return sha256((folder / "tiny.npz").read_bytes()).hexdigest()
 
 
-def test_a_ready_made_file_is_found_in_the_data_folder_then_in_handful_data(home, register, tmp_path, monkeypatch):
+def test_a_ready_made_file_is_found_in_the_data_folder_then_in_handful_data(
+    home, register, tmp_path, monkeypatch
+):
     checksum = ready_made(tmp_path, X=X4.astype(np.float32), y=Y4.astype(np.int8))
     register("table", "http://127.0.0.1:9", sha256=checksum, raw=(), content={})
     with pytest.raises(MissingDataError, match=r"only its ready-made file .* put tiny.npz into"):
@@ -300,14 +365,18 @@ def test_a_ready_made_file_is_found_in_the_data_folder_then_in_handful_data(home
     assert status()["where"]["tiny"] == "HANDFUL_DATA"
     data = load("tiny")
     assert (data.sha256, data.X.dtype, data.y.dtype) == (checksum, np.float64, np.int64)
-    (home / "tiny.npz").write_bytes(b"another file")  # is looked at first
+    # is looked at first
+    (home / "tiny.npz").write_bytes(b"another file")
     with pytest.raises(
-        BadFileError, match=rf"{home / 'tiny.npz'} is not what .*its SHA-256 is .*, expected {checksum}"
+        BadFileError,
+        match=rf"{home / 'tiny.npz'} is not what .*its SHA-256 is .*, expected {checksum}",
     ):
         load("tiny")
     assert (home / "tiny.npz").read_bytes() == b"another file"
     monkeypatch.setenv("HANDFUL_DATA", str(tmp_path / "nowhere"))
-    with pytest.raises(MissingDataError, match=r"HANDFUL_DATA is .*nowhere.*, which is not a folder"):
+    with pytest.raises(
+        MissingDataError, match=r"HANDFUL_DATA is .*nowhere.*, which is not a folder"
+    ):
         load("tiny")
 
 
@@ -343,8 +412,11 @@ def test_nothing_of_an_archive_lands_on_disk(server, home, register, tmp_path):
 def test_the_coded_images_come_back_as_they_were(home, register):
     planes = X8.reshape(20, 3, 32, 32).transpose(1, 0, 2, 3).copy()
     planes[[0, 2]] -= planes[1]
-    for axis in (2, 3):  # differences along rows and columns, modulo 256
+    # differences along rows and columns, modulo 256
+    for axis in (2, 3):
         planes = np.diff(planes, axis=axis, prepend=np.uint8(0))
-    checksum = ready_made(home, D_train=planes[:, :15], y_train=Y8[:15], D_test=planes[:, 15:], y_test=Y8[15:])
+    checksum = ready_made(
+        home, D_train=planes[:, :15], y_train=Y8[:15], D_test=planes[:, 15:], y_test=Y8[15:]
+    )
     register("cifar-binary", "http://127.0.0.1:9", sha256=checksum)
     same(load("tiny"), FORMATS["cifar-binary"][2])

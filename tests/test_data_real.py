@@ -1,4 +1,5 @@
-"""The real data sets, where HANDFUL_DATA names a folder of them, read anew from files as their authors publish them."""
+"""The real data sets, where HANDFUL_DATA names a folder of them, read anew from files as their
+authors publish them."""
 
 import os
 
@@ -10,13 +11,18 @@ from published import as_csv, as_libsvm, as_spoken_digits, as_zip
 
 
 def published_form(data):
-    """The bytes of each original of `data`, in the order of the registry, written anew from its arrays."""
-    X, y, extra = data.X, data.y, data.extra
-    if data.name == "phishing":  # LIBSVM's text has 0.18257, of which float32 keeps more digits than there are
+    """The bytes of each original of `data`, in the order of the registry, written anew from its
+    arrays."""
+    X = data.X
+    y = data.y
+    extra = data.extra
+    # LIBSVM's text has 0.18257, of which float32 keeps more digits than there are
+    if data.name == "phishing":
         return [as_libsvm(np.round(X.astype(np.float64), 5), y)]
     if data.name == "fsdd":
         names = [f"{d}_{s}_{i}" for d, s, i in zip(y, extra["speaker"], extra["index"])]
-        # the recordings longer than a second are lost in the ready-made file: they get zeros for the rest
+        # the recordings longer than a second are lost in the ready-made file: they get zeros for
+        # the rest
         longest = np.pad(X, ((0, 0), (0, extra["n_samples"].max() - X.shape[1])))
         sounds = [row[:length] for row, length in zip(longest, extra["n_samples"])]
         return [as_spoken_digits(dict(sorted(zip(names, sounds))))]
@@ -27,7 +33,8 @@ def published_form(data):
     return [as_csv(X, y, delimiter="\t")]
 
 
-SMALL = ("birch_5x5", "credit_default", "fsdd", "htru2", "phishing")  # each in a form of its own
+# each in a form of its own
+SMALL = ("birch_5x5", "credit_default", "fsdd", "htru2", "phishing")
 HERE = [name for name in SMALL if os.environ.get("HANDFUL_DATA") and files.find(f"{name}.npz")]
 
 

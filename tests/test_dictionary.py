@@ -1,4 +1,5 @@
-"""Measurement selection: gradients against finite differences, exact gains, recoveries against other solvers."""
+"""Measurement selection: gradients against finite differences, exact gains, recoveries against
+other solvers."""
 
 import numpy as np
 import pytest
@@ -32,12 +33,15 @@ def scores(recovery, A, atoms, X, *, quadratic):
 def test_l2_solves_its_normal_equations(size, X, atoms):
     A = atoms[:size]
     estimates, _ = L2(0.3).recover(A, X @ A.T)
-    np.testing.assert_allclose(estimates, X @ np.linalg.inv(A.T @ A + 0.3 * np.eye(D)).dot(A.T @ A).T, atol=1e-10)
+    np.testing.assert_allclose(
+        estimates, X @ np.linalg.inv(A.T @ A + 0.3 * np.eye(D)).dot(A.T @ A).T, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("size", [3, 12, 30])
 def test_l1_reaches_the_objective_of_scikit_learns_lasso(size, X, atoms):
-    A, penalty = atoms[:size], 0.05
+    A = atoms[:size]
+    penalty = 0.05
 
     def objective(Y):
         return ((X - Y) @ A.T) ** 2 @ np.ones(size) + penalty * np.abs(Y).sum(1)
@@ -51,7 +55,9 @@ def test_l1_reaches_the_objective_of_scikit_learns_lasso(size, X, atoms):
 def test_l1_recovers_sparse_signals_that_l2_does_not(X, atoms):
     sparse = X * (np.abs(X).argsort(1).argsort(1) >= D - 2)
     A = atoms[:14]
-    assert recovery_error(L1(1e-4, tol=1e-6), A, sparse) < 0.02 * recovery_error(L2(1e-4), A, sparse)
+    assert recovery_error(L1(1e-4, tol=1e-6), A, sparse) < 0.02 * recovery_error(
+        L2(1e-4), A, sparse
+    )
 
 
 # --- scores
@@ -59,18 +65,22 @@ def test_l1_recovers_sparse_signals_that_l2_does_not(X, atoms):
 
 @pytest.mark.parametrize("size", [0, 5])
 def test_linear_score_is_minus_the_derivative_of_the_error(size, X, atoms):
-    recovery, A, h = L2(0.1), atoms[:size], 1e-6
+    recovery = L2(0.1)
+    A = atoms[:size]
+    h = 1e-6
     found = scores(recovery, A, atoms[40:45], X, quadratic=False)
     before = ((X - recovery.recover(A, X @ A.T)[0]) ** 2).sum()
     for score, atom in zip(found, atoms[40:45]):
-        longer = np.vstack([A, np.sqrt(h) * atom])  # a measurement of weight h
+        # a measurement of weight h
+        longer = np.vstack([A, np.sqrt(h) * atom])
         after = ((X - recovery.recover(longer, X @ longer.T)[0]) ** 2).sum()
         assert score == pytest.approx((before - after) / h, rel=1e-3)
 
 
 @pytest.mark.parametrize("size", [0, 5])
 def test_quadratic_score_of_l2_is_the_decrease_itself(size, X, atoms):
-    recovery, A = L2(0.1), atoms[:size]
+    recovery = L2(0.1)
+    A = atoms[:size]
     found = scores(recovery, A, atoms[20:], X, quadratic=True)
     before = len(X) * recovery_error(recovery, A, X)
     after = [len(X) * recovery_error(recovery, np.vstack([A, atom]), X) for atom in atoms[20:]]
@@ -84,7 +94,8 @@ def test_selection_for_l2_is_greedy_selection(X, atoms):
     chosen = []
     for _ in range(6):
         errors = [
-            recovery_error(L2(), atoms[[*chosen, j]], X) if j not in chosen else np.inf for j in range(len(atoms))
+            recovery_error(L2(), atoms[[*chosen, j]], X) if j not in chosen else np.inf
+            for j in range(len(atoms))
         ]
         chosen.append(int(np.argmin(errors)))
     assert MeasurementSelector(atoms, L2(), size=6).fit(X).indices_.tolist() == chosen
@@ -93,7 +104,9 @@ def test_selection_for_l2_is_greedy_selection(X, atoms):
 @pytest.mark.parametrize("rule", ["linear", "quadratic"])
 def test_a_shorter_selection_is_the_beginning_of_a_longer_one(rule, X, atoms):
     for recovery in (L2(), L1()):
-        short, long = (MeasurementSelector(atoms, recovery, size=m, rule=rule).fit(X) for m in (3, 8))
+        short, long = (
+            MeasurementSelector(atoms, recovery, size=m, rule=rule).fit(X) for m in (3, 8)
+        )
         assert (long.indices_[:3] == short.indices_).all()
         assert len(set(long.indices_)) == 8
         assert (long.measurements_ == atoms[long.indices_]).all()
@@ -102,7 +115,8 @@ def test_a_shorter_selection_is_the_beginning_of_a_longer_one(rule, X, atoms):
 def test_errors_are_those_of_the_measurements_chosen(X, atoms):
     selector = MeasurementSelector(atoms, L2(), size=5).fit(X)
     np.testing.assert_allclose(
-        selector.errors_, [recovery_error(L2(), atoms[selector.indices_[:k]], X) for k in range(1, 6)]
+        selector.errors_,
+        [recovery_error(L2(), atoms[selector.indices_[:k]], X) for k in range(1, 6)],
     )
     back = selector.inverse_transform(selector.transform(X))
     assert ((X - back) ** 2).sum(1).mean() == pytest.approx(selector.errors_[-1])
@@ -134,7 +148,8 @@ def test_an_interrupted_selection_is_raised_and_keeps_what_was_chosen(X, atoms):
                 raise KeyboardInterrupt
             return super().scores(A, *args, **options)
 
-    selector, whole = MeasurementSelector(atoms, Interrupted(), size=6), MeasurementSelector(atoms, L2(), size=3).fit(X)
+    selector = MeasurementSelector(atoms, Interrupted(), size=6)
+    whole = MeasurementSelector(atoms, L2(), size=3).fit(X)
     with pytest.raises(KeyboardInterrupt):
         selector.fit(X)
     assert selector.indices_.tolist() == whole.indices_.tolist()
@@ -145,7 +160,8 @@ def test_an_interrupted_selection_is_raised_and_keeps_what_was_chosen(X, atoms):
 def test_float32_signals_choose_what_float64_ones_do(X, atoms):
     for recovery in (L2(0.1), L1(0.1)):
         exact, single = (
-            MeasurementSelector(atoms, recovery, size=4).fit(X.astype(t)) for t in (np.float64, np.float32)
+            MeasurementSelector(atoms, recovery, size=4).fit(X.astype(t))
+            for t in (np.float64, np.float32)
         )
         assert (exact.indices_ == single.indices_).all()
         assert single.transform(X.astype(np.float32)).dtype == np.float32
@@ -156,7 +172,10 @@ def test_float32_signals_choose_what_float64_ones_do(X, atoms):
     [
         (dict(size=61), "size must be an integer of at least 1 and at most 60, got size=61"),
         (dict(recovery="L1"), "recovery must be L2"),
-        (dict(atoms=np.ones((3, D - 1))), "atoms must be as long as the signals, 24 values, got 23"),
+        (
+            dict(atoms=np.ones((3, D - 1))),
+            "atoms must be as long as the signals, 24 values, got 23",
+        ),
         (dict(atoms=np.full((60, D), np.nan)), "atoms contains NaN"),
     ],
 )
@@ -172,7 +191,8 @@ def test_wavelets_are_orthonormal_and_begin_with_the_coarsest():
     W = wavelet_atoms((28, 28))
     np.testing.assert_allclose(W @ W.T, np.eye(784), atol=1e-12)
     support = (np.abs(W) > 1e-12).sum(1)
-    assert support[0] == 16  # the mean of 4 x 4 pixels: 28 can be halved twice
+    # the mean of 4 x 4 pixels: 28 can be halved twice
+    assert support[0] == 16
     assert support[-1] == 4
     assert (np.diff(support) <= 0).all()
 

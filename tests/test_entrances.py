@@ -1,7 +1,9 @@
-"""Every way in: methods that are given rows, found by their signatures, say of every form of a table the same.
+"""Every way in: methods that are given rows, found by their signatures, say of every form of a
+table the same.
 
-A table has one answer, however it is stored: a sparse entry in parts (scipy issues 5807 and 11809), rows in half
-precision (huggingface/trl issue 1391), a memory map. `test_contracts` has what holds of fits alone.
+A table has one answer, however it is stored: a sparse entry in parts (scipy issues 5807 and 11809),
+rows in half precision (huggingface/trl issue 1391), a memory map. `test_contracts` has what holds
+of fits alone.
 """
 
 import inspect
@@ -43,12 +45,15 @@ from sklearn.svm import LinearSVC
 from test_contracts import EVERY, IN_MEMORY, ROUGH, TRANSFORMERS, learned
 from test_selectors import of_the_library
 
-MORE = [  # what passes rows on to something else
+# what passes rows on to something else
+MORE = [
     CoresetEstimator(KMeansPlusPlus(9, random_state=0), MultinomialNB()),
     CoresetEstimator(KCenter(9, random_state=0), StandardScaler(with_mean=False)),
     MergeReduce(KCenter(), size=6, leaf_size=30, random_state=0),
     AnyEstimatorCoreset(LinearSVC(), size=6, n_draws=2, n_exchanges=2, random_state=0),
-    AnyEstimatorCoreset(make_pipeline(StandardScaler(with_mean=False), LinearSVC()), size=6, random_state=0),
+    AnyEstimatorCoreset(
+        make_pipeline(StandardScaler(with_mean=False), LinearSVC()), size=6, random_state=0
+    ),
     BilevelCoreset(LeastSquares(), size=6, random_state=0),
     MatchedCoreset(LeastSquares(), random_state=0),
 ]
@@ -69,7 +74,7 @@ def counts():
 X, Y = counts()
 
 
-# Forms of one table ---------------------------------------------------------------------------------------------------
+# Forms of one table ------------------------------------------------------------------------------
 
 
 def in_parts(X):
@@ -83,7 +88,9 @@ def in_parts(X):
 def with_old_flags(X):
     """In parts, made so in place after scipy had looked."""
     whole = in_parts(X)
-    late = sparse.csr_matrix((whole.data, np.arange(len(whole.indices)), whole.indptr), shape=(len(X), len(whole.data)))
+    late = sparse.csr_matrix(
+        (whole.data, np.arange(len(whole.indices)), whole.indptr), shape=(len(X), len(whole.data))
+    )
     assert late.has_canonical_format
     late.indices[:] = whole.indices
     late._shape = X.shape
@@ -93,7 +100,10 @@ def with_old_flags(X):
 def unsorted(X):
     rows = sparse.csr_array(X)
     for a, b in zip(rows.indptr, rows.indptr[1:]):
-        rows.indices[a:b], rows.data[a:b] = rows.indices[a:b][::-1].copy(), rows.data[a:b][::-1].copy()
+        rows.indices[a:b], rows.data[a:b] = (
+            rows.indices[a:b][::-1].copy(),
+            rows.data[a:b][::-1].copy(),
+        )
     return sparse.csr_array((rows.data, rows.indices, rows.indptr), shape=X.shape)
 
 
@@ -153,7 +163,9 @@ def test_every_form_of_a_sparse_table_becomes_one_and_stays_as_it_was(form):
     before = pickle.dumps(given)
     found = canonical(given)
     assert pickle.dumps(given) == before
-    assert isinstance(found, sparse.csr_array if isinstance(given, sparse.sparray) else sparse.csr_matrix)
+    assert isinstance(
+        found, sparse.csr_array if isinstance(given, sparse.sparray) else sparse.csr_matrix
+    )
     expected = sparse.csr_array(X)
     for name in ("data", "indices", "indptr"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
@@ -166,14 +178,18 @@ def test_a_matrix_whose_indices_lie_outside_of_it_is_refused():
         KCenter(3).fit(rows)
 
 
-# Every entrance -------------------------------------------------------------------------------------------------------
+# Every entrance ----------------------------------------------------------------------------------
 
 
 def entrances(estimator):
     """The names of the public methods that are given rows."""
     # select_one_class is for the library's own use, on rows that it has checked.
     known = {*dir(estimator)} - {"select_one_class"}
-    names = [name for name in sorted(known) if name[0] != "_" and inspect.ismethod(getattr(estimator, name, None))]
+    names = [
+        name
+        for name in sorted(known)
+        if name[0] != "_" and inspect.ismethod(getattr(estimator, name, None))
+    ]
     return [name for name in names if "X" in inspect.signature(getattr(estimator, name)).parameters]
 
 
@@ -183,7 +199,9 @@ def plain(said):
         return said.toarray()
     if hasattr(said, "estimator_"):
         known = vars(said.estimator_)
-        return {name: value for name, value in known.items() if isinstance(value, np.ndarray)} | learned(said.selector_)
+        return {
+            name: value for name, value in known.items() if isinstance(value, np.ndarray)
+        } | learned(said.selector_)
     if hasattr(said, "fit"):
         return learned(said)
     if is_dataclass(said):
@@ -194,9 +212,12 @@ def plain(said):
 
 
 def asked(estimator, name, rows, labels):
-    """What a method of a fitted estimator, or of a fresh one, says of rows; or the words of its refusal."""
+    """What a method of a fitted estimator, or of a fresh one, says of rows; or the words of its
+    refusal."""
     state = pickle.loads(pickle.dumps(estimator))
-    method = getattr(clone(estimator) if name in TAKES_ROWS and name != "partial_fit" else state, name)
+    method = getattr(
+        clone(estimator) if name in TAKES_ROWS and name != "partial_fit" else state, name
+    )
     width = len(getattr(estimator, "indices_", ())) if name == "inverse_transform" else X.shape[1]
     known = {
         "X": rows[:, :width] if hasattr(rows, "shape") and rows.shape[1] > width else rows,
@@ -204,7 +225,9 @@ def asked(estimator, name, rows, labels):
         "draws": np.zeros((100, X.shape[1] + 1)),
     }
     parameters = inspect.signature(method).parameters.values()
-    needed = [p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+    needed = [
+        p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
+    ]
     given = {key: known[key] for key in {*needed, "X", *({"y"} & {p.name for p in parameters})}}
     try:
         with warnings.catch_warnings():
@@ -237,7 +260,8 @@ def test_a_sparse_table_is_one_table_in_every_form_at_every_entrance(estimator):
     if isinstance(asked(estimator, "fit", sparse.csr_matrix(X), Y), str):
         assert all("parse" in asked(estimator, "fit", make(X), Y) for make in SPARSE.values())
         return
-    found, dense = fitted(estimator, sparse.csr_matrix(X)), fitted(estimator)
+    found = fitted(estimator, sparse.csr_matrix(X))
+    dense = fitted(estimator)
     rough = ROUGH.get(type(estimator).__name__, LOOSE.get(type(estimator).__name__, 1e-6))
     for name in entrances(found):
         expected = asked(found, name, sparse.csr_matrix(X), Y)
@@ -258,7 +282,9 @@ def test_tensors_of_every_precision_are_the_numbers_they_hold_at_every_entrance(
         expected = asked(found, name, single, Y)
         assert not isinstance(expected, str), (name, expected)
         for form, make in TENSORS.items():
-            assert_alike(asked(found, name, make(X), torch.as_tensor(Y)), expected, f"{name}, {form}")
+            assert_alike(
+                asked(found, name, make(X), torch.as_tensor(Y)), expected, f"{name}, {form}"
+            )
 
 
 @each
@@ -291,10 +317,13 @@ def test_a_score_of_weighted_rows_is_that_of_the_rows_so_often(estimator):
         return
     w = np.random.default_rng(2).integers(0, 4, len(X))
     again = np.repeat(np.arange(len(X)), w)
-    np.testing.assert_allclose(found.score(X, Y, sample_weight=w), found.score(X[again], Y[again]), rtol=1e-12)
+    np.testing.assert_allclose(
+        found.score(X, Y, sample_weight=w), found.score(X[again], Y[again]), rtol=1e-12
+    )
 
 
-DYADIC = np.tile([0.5, 0.25, 0.125, 0.0625, 0.03125, 0.03125], (120, 1))  # probabilities, exact in any type
+# probabilities, exact in any type
+DYADIC = np.tile([0.5, 0.25, 0.125, 0.0625, 0.03125, 0.03125], (120, 1))
 # What is recovered has other columns, and what compare says is asked below.
 OF_ROWS = [name for name in IN_MEMORY if name != "compare" and not name.startswith("recover")]
 
@@ -316,7 +345,11 @@ def of_function(name, form):
             said = IN_MEMORY[name](table, Y)
     except (ValueError, TypeError) as error:
         return str(error)
-    arrays = {key: value for key, value in getattr(said, "__dict__", {}).items() if isinstance(value, np.ndarray)}
+    arrays = {
+        key: value
+        for key, value in getattr(said, "__dict__", {}).items()
+        if isinstance(value, np.ndarray)
+    }
     return arrays or plain(said)
 
 
@@ -336,10 +369,12 @@ def test_functions_read_sparse_rows_in_parts_as_whole_ones_or_refuse_them(name, 
 def test_signals_are_recovered_from_tensors(recovery):
     A = np.eye(6)[:4]
     tensors = torch.as_tensor(A).bfloat16(), torch.as_tensor(X[:, :4]).half()
-    np.testing.assert_allclose(recovery.recover(*tensors)[0], recovery.recover(A, X[:, :4])[0], rtol=1e-5)
+    np.testing.assert_allclose(
+        recovery.recover(*tensors)[0], recovery.recover(A, X[:, :4])[0], rtol=1e-5
+    )
 
 
-# What feeds back, and what other objects keep -------------------------------------------------------------------------
+# What feeds back, and what other objects keep ----------------------------------------------------
 
 
 def batch(cls):
@@ -353,7 +388,9 @@ def batch(cls):
     return sampler, *sampler.sample()
 
 
-SAMPLERS = sorted((cls for cls in of_the_library(Sampler) if hasattr(cls, "update")), key=lambda cls: cls.__name__)
+SAMPLERS = sorted(
+    (cls for cls in of_the_library(Sampler) if hasattr(cls, "update")), key=lambda cls: cls.__name__
+)
 
 
 @pytest.mark.parametrize("cls", SAMPLERS, ids=lambda cls: cls.__name__)
@@ -366,7 +403,8 @@ def test_samplers_learn_from_losses_of_every_precision(cls, given):
         "a list of tensors": lambda: list(torch.as_tensor(losses).bfloat16()),
         "ml_dtypes": lambda: losses.astype(pytest.importorskip("ml_dtypes").bfloat16),
     }
-    one, other = batch(cls)[0], batch(cls)[0]
+    one = batch(cls)[0]
+    other = batch(cls)[0]
     one.update(forms[given]())
     other.update(torch.as_tensor(losses).float())
     for _ in range(3):
@@ -382,7 +420,9 @@ def test_rows_come_back_in_the_precision_in_which_they_came(dtype):
     assert few.indices_.tolist() == KCenter(5, random_state=0).fit(X).indices_.tolist()
     assert few.take(rows)[0].dtype == dtype
     for view in (None, rows):
-        memory = ReplayBuffer(KCenter(), size=10, random_state=0).add(rows, torch.as_tensor(Y), view=view)
+        memory = ReplayBuffer(KCenter(), size=10, random_state=0).add(
+            rows, torch.as_tensor(Y), view=view
+        )
         assert memory.rows()[0].dtype == dtype
     assert UniformCoreset(5).fit(Blocks(rows, rows=40)).n_features_in_ == 6
 
@@ -392,24 +432,35 @@ def test_what_bfloat16_makes_of_a_softmax_are_probabilities():
     P = torch.softmax(logits, dim=1)
     chosen = MaxEntropyQuery().query(9, probabilities=P.bfloat16())
     rounded = P.bfloat16().double()
-    assert chosen.tolist() == MaxEntropyQuery().query(9, probabilities=rounded / rounded.sum(1, keepdim=True)).tolist()
+    assert (
+        chosen.tolist()
+        == MaxEntropyQuery().query(9, probabilities=rounded / rounded.sum(1, keepdim=True)).tolist()
+    )
     FixedMixture(torch.full((2, 300), 1 / 300).bfloat16())
 
 
 def test_a_memory_chooses_from_a_sparse_view_in_parts_as_from_its_numbers():
-    chosen = [ReplayBuffer(KCenter(), size=9, random_state=0).add(X, Y, view=view) for view in (in_parts(X), X)]
+    chosen = [
+        ReplayBuffer(KCenter(), size=9, random_state=0).add(X, Y, view=view)
+        for view in (in_parts(X), X)
+    ]
     assert chosen[0].memories_[0].indices.tolist() == chosen[1].memories_[0].indices.tolist()
 
 
 @pytest.mark.parametrize("form", SPARSE)
 def test_compare_trains_on_every_form_of_a_sparse_table_alike(form):
     given = dict(sizes=[20], seeds=2, controls=False, verbose=False)
-    tables = [compare(KCenter(), MultinomialNB(), rows, Y, test=(rows, Y), **given) for rows in (SPARSE[form](X), X)]
+    tables = [
+        compare(KCenter(), MultinomialNB(), rows, Y, test=(rows, Y), **given)
+        for rows in (SPARSE[form](X), X)
+    ]
     columns = ["method", "size", "seed", "score"]
     assert tables[0].frame[columns].equals(tables[1].frame[columns])
 
 
-@pytest.mark.parametrize("selector", [LightweightCoreset(9), KCenter(9), KMeansPlusPlus(9), SVMCoreset(9)], ids=repr)
+@pytest.mark.parametrize(
+    "selector", [LightweightCoreset(9), KCenter(9), KMeansPlusPlus(9), SVMCoreset(9)], ids=repr
+)
 def test_blocks_of_rows_in_parts_are_those_of_whole_ones(selector):
     da = pytest.importorskip("dask.array")
     lengths = 60, 60
@@ -418,7 +469,10 @@ def test_blocks_of_rows_in_parts_are_those_of_whole_ones(selector):
         for form in (in_parts, sparse.csr_matrix)
     ]
     labels = da.from_array(Y, chunks=(lengths,))
-    fits = [clone(selector).set_params(random_state=0).fit(da.concatenate(two), labels) for two in chunks]
+    fits = [
+        clone(selector).set_params(random_state=0).fit(da.concatenate(two), labels)
+        for two in chunks
+    ]
     fits += [clone(selector).set_params(random_state=0).fit(Blocks(in_parts(X), Y, rows=60))]
     for found in fits[:-1]:
         assert_alike(learned(found), learned(fits[-1]), "in blocks", 1e-9)
@@ -427,6 +481,9 @@ def test_blocks_of_rows_in_parts_are_those_of_whole_ones(selector):
 def test_validation_rows_in_parts_are_whole_ones():
     few = BilevelCoreset(Logistic(), size=6, outer="validation", random_state=0)
     rows = sparse.csr_matrix(X)
-    found = [clone(few).fit(rows, Y, validation=(make(X), Y)) for make in (sparse.csr_matrix, *SPARSE.values())]
+    found = [
+        clone(few).fit(rows, Y, validation=(make(X), Y))
+        for make in (sparse.csr_matrix, *SPARSE.values())
+    ]
     for one in found[1:]:
         assert_alike(learned(one), learned(found[0]), "validation")

@@ -35,8 +35,11 @@ def test_with_a_memory_a_search_selects_once_a_fold_and_finds_the_same(tmp_path)
         scores.append(GridSearchCV(model, grid, cv=3).fit(X, y).cv_results_["mean_test_score"])
         assert Counted.n_runs == runs
     np.testing.assert_array_equal(*scores)
-    again = CoresetEstimator(Counted(41, random_state=0), LogisticRegression(), memory=tmp_path).fit(X, y)
-    assert len(again.selector_.indices_) == 41  # another selector is another selection
+    again = CoresetEstimator(
+        Counted(41, random_state=0), LogisticRegression(), memory=tmp_path
+    ).fit(X, y)
+    # another selector is another selection
+    assert len(again.selector_.indices_) == 41
 
 
 class Groups(ClassifierMixin, BaseEstimator):
@@ -61,12 +64,16 @@ def test_routed_metadata_reach_the_estimator_for_the_chosen_rows():
         assert note == "all"
         assert set(model.predict(X, loud=True)) == {"spam"}
         weighted = CoresetEstimator(UniformCoreset(20, random_state=0), LogisticRegression())
-        weighted = weighted.set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        weighted = weighted.set_fit_request(sample_weight=True).set_score_request(
+            sample_weight=True
+        )
         search = GridSearchCV(weighted, {"estimator__C": [1.0]}, cv=2)
         u = np.where(y == "spam", 1.0, 0.0)
         u[:5] = 1
         assert (u[search.fit(X, y, sample_weight=u).best_estimator_.selector_.indices_] > 0).all()
-    with pytest.raises(ValueError, match="fit got groups, which goes to the parts only with metadata routing"):
+    with pytest.raises(
+        ValueError, match="fit got groups, which goes to the parts only with metadata routing"
+    ):
         model.fit(X, y, groups=X[:, 0])
 
 
@@ -78,19 +85,25 @@ class Validated(BaseEstimator, ClassifierMixin):
         return self
 
 
-@pytest.mark.parametrize("groups", [X[:, 0], list(X[:, 0]), tuple(X[:, 0]), pd.Series(X[:, 0], index=range(7, 407))])
+@pytest.mark.parametrize(
+    "groups", [X[:, 0], list(X[:, 0]), tuple(X[:, 0]), pd.Series(X[:, 0], index=range(7, 407))]
+)
 def test_validation_data_reach_the_estimator_whole(groups):
     held_out = [(X[:50], y[:50]), (X[50:80], y[50:80])]
     with config_context(enable_metadata_routing=True):
         inner = Validated().set_fit_request(eval_set=True, X_val=True, groups=True)
         model = CoresetEstimator(KCenter(7, random_state=0), inner)
-        model.fit(X, y, eval_set=held_out, X_val=X[::-1], groups=groups)  # as many rows as X, and yet not its rows
+        # as many rows as X, and yet not its rows
+        model.fit(X, y, eval_set=held_out, X_val=X[::-1], groups=groups)
         got = model.estimator_.got_
         assert got["eval_set"] is held_out
         np.testing.assert_array_equal(got["X_val"], X[::-1])
         np.testing.assert_array_equal(got["groups"], X[model.selector_.indices_, 0])
-        alone = CoresetEstimator(KCenter(1, random_state=0), inner).fit(X[:1], y[:1], eval_set=held_out[:1])
-        assert alone.estimator_.got_["eval_set"][0] is held_out[0]  # one set, one row: still not its rows
+        alone = CoresetEstimator(KCenter(1, random_state=0), inner).fit(
+            X[:1], y[:1], eval_set=held_out[:1]
+        )
+        # one set, one row: still not its rows
+        assert alone.estimator_.got_["eval_set"][0] is held_out[0]
 
 
 def test_partial_fit_trains_on_a_coreset_of_each_chunk():
@@ -102,11 +115,16 @@ def test_partial_fit_trains_on_a_coreset_of_each_chunk():
         model.partial_fit(X[part], y[part], classes=["ham", "spam"])
     assert model.score(X, y) > 0.85
     assert model.n_features_in_ == 4
-    few = CoresetEstimator(UniformCoreset(100), inner).partial_fit(X[:100], y[:100], classes=["ham", "spam"])
+    few = CoresetEstimator(UniformCoreset(100), inner).partial_fit(
+        X[:100], y[:100], classes=["ham", "spam"]
+    )
     by_hand.partial_fit(X[:100], y[:100], classes=["ham", "spam"], sample_weight=np.ones(100))
-    np.testing.assert_array_equal(few.estimator_.coef_, by_hand.coef_)  # no more rows than the size: all of them
+    # no more rows than the size: all of them
+    np.testing.assert_array_equal(few.estimator_.coef_, by_hand.coef_)
     alike = [
-        CoresetEstimator(UniformCoreset(10, random_state=3), inner).partial_fit(X, y, classes=["ham", "spam"])
+        CoresetEstimator(UniformCoreset(10, random_state=3), inner).partial_fit(
+            X, y, classes=["ham", "spam"]
+        )
         for _ in range(2)
     ]
     np.testing.assert_array_equal(alike[0].estimator_.coef_, alike[1].estimator_.coef_)

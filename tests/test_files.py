@@ -1,4 +1,5 @@
-"""Names of files: a Path is a path, a string may be a pattern; files that cannot be read, and types that differ."""
+"""Names of files: a Path is a path, a string may be a pattern; files that cannot be read, and types
+that differ."""
 
 import os
 from pathlib import Path
@@ -10,8 +11,11 @@ from handful import KCenter, MergeReduce, UniformCoreset
 from handful.blocks import Blocks
 from sklearn.base import clone
 
-pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow comes with the extra handful[distributed]")
-JUNK = b"\0\5\x16\7\0\2\0\0Mac OS X        " + bytes(200)  # what macOS leaves beside each file on some disks
+pq = pytest.importorskip(
+    "pyarrow.parquet", reason="pyarrow comes with the extra handful[distributed]"
+)
+# what macOS leaves beside each file on some disks
+JUNK = b"\0\5\x16\7\0\2\0\0Mac OS X        " + bytes(200)
 
 
 @pytest.fixture
@@ -35,14 +39,26 @@ def read(named):
 
 # --- a Path is a path, a string may be a pattern (polars#14733, polars#12876, ilastik#2391)
 
-NAMES = ["run[1].npy", "fold [ab].npy", "a[1]/X.npy", "X.NPY", "X*.npy", "what?.npy", "part[0].parquet", "P.Parquet"]
+NAMES = [
+    "run[1].npy",
+    "fold [ab].npy",
+    "a[1]/X.npy",
+    "X.NPY",
+    "X*.npy",
+    "what?.npy",
+    "part[0].parquet",
+    "P.Parquet",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("form", [str, Path, lambda path: [path], lambda path: (path,), os.fsencode])
+@pytest.mark.parametrize(
+    "form", [str, Path, lambda path: [path], lambda path: (path,), os.fsencode]
+)
 def test_a_file_that_is_there_is_read_whatever_its_name_holds(name, form, X, tmp_path):
     path = save(tmp_path / name, X)
-    for other in ("run1.npy", "fold a.npy", "X1.npy", "whats.npy", "part0.parquet"):  # what the pattern would match
+    # what the pattern would match
+    for other in ("run1.npy", "fold a.npy", "X1.npy", "whats.npy", "part0.parquet"):
         save(path.parent / other, X + 1)
     np.testing.assert_array_equal(read(form(path)), X)
     expected = KCenter(5, random_state=0).fit(X).indices_
@@ -59,7 +75,9 @@ def test_a_folder_whose_name_holds_brackets_is_read(X, tmp_path):
 
 def test_a_path_that_only_fits_as_a_pattern_is_read_as_one_with_a_warning(X, tmp_path):
     save(tmp_path / "X1.npy", X)
-    with pytest.warns(FutureWarning, match=r"there is no .*X\*.npy; it is read as a pattern.*give str\(path\)"):
+    with pytest.warns(
+        FutureWarning, match=r"there is no .*X\*.npy; it is read as a pattern.*give str\(path\)"
+    ):
         assert Blocks(tmp_path / "X*.npy").n == len(X)
     assert Blocks(str(tmp_path / "X*.npy")).n == len(X)
     save(tmp_path / "X*.npy", X[:7])
@@ -81,11 +99,18 @@ def test_home_is_understood(X, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     save(tmp_path / "rows" / "X0.npy", X)
-    for named in ("~/rows", "~/rows/X*.npy", "~/rows/X0.npy", Path("~/rows/X0.npy"), [Path("~/rows/X0.npy")]):
+    for named in (
+        "~/rows",
+        "~/rows/X*.npy",
+        "~/rows/X0.npy",
+        Path("~/rows/X0.npy"),
+        [Path("~/rows/X0.npy")],
+    ):
         np.testing.assert_array_equal(read(named), X)
 
 
-# --- hidden files (duckdb#16466, SpikeInterface#4027, spatialdata#1013), as pandas, pyarrow and dask skip them
+# --- hidden files, as pandas, pyarrow and dask skip them
+# (duckdb#16466, SpikeInterface#4027, spatialdata#1013)
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".parquet"])
@@ -116,8 +141,17 @@ def test_a_hidden_file_that_is_named_is_read(X, tmp_path):
 def broken(tmp_path, X):
     whole = save(tmp_path / "whole.npy", X).read_bytes()
     frame = save(tmp_path / "whole.parquet", X).read_bytes()
-    yield from [("junk.npy", JUNK), ("empty.npy", b""), ("short.npy", whole[:-9]), ("head.npy", whole[:20])]
-    yield from [("junk.parquet", JUNK), ("empty.parquet", b""), ("short.parquet", frame[: len(frame) // 2])]
+    yield from [
+        ("junk.npy", JUNK),
+        ("empty.npy", b""),
+        ("short.npy", whole[:-9]),
+        ("head.npy", whole[:20]),
+    ]
+    yield from [
+        ("junk.parquet", JUNK),
+        ("empty.parquet", b""),
+        ("short.parquet", frame[: len(frame) // 2]),
+    ]
 
 
 def test_a_broken_file_is_named_with_what_is_wrong(X, tmp_path):
@@ -151,7 +185,9 @@ def test_files_of_other_kinds_are_refused_by_name(X, tmp_path):
     save(tmp_path / "X.npy", X), save(tmp_path / "X.parquet", X)
     (tmp_path / "X.csv").write_text("a,b,c\n1,2,3\n")
     for named in (tmp_path / "X.csv", str(tmp_path / "X.csv"), [tmp_path / "X.csv"]):
-        with pytest.raises(ValueError, match=r"files of arrays \(.npy\) or frames \(.parquet\), got .*X.csv"):
+        with pytest.raises(
+            ValueError, match=r"files of arrays \(.npy\) or frames \(.parquet\), got .*X.csv"
+        ):
             Blocks(named)
     with pytest.raises(ValueError, match=r"of one kind, got .*X.npy and .*X.parquet"):
         Blocks(tmp_path)
@@ -167,12 +203,22 @@ def test_arrays_of_other_types_are_refused_with_the_file(X, tmp_path):
     others = [X.astype(np.float32), X.round().astype(int), X.astype(str), X > 0]
     for other in others:
         save(tmp_path / "X1.npy", other), save(tmp_path / "y1.npy", np.arange(60) % 2)
-        with pytest.raises(ValueError, match=r"X1.npy has rows of \S+ and shape \(3,\), but .*X0.npy has rows of flo"):
+        with pytest.raises(
+            ValueError,
+            match=r"X1.npy has rows of \S+ and shape \(3,\), but .*X0.npy has rows of flo",
+        ):
             UniformCoreset(5).fit(str(tmp_path / "X*.npy"), str(tmp_path / "y*.npy"))
     save(tmp_path / "X1.npy", X)
-    for other in (np.arange(60) % 2.0, np.arange(60) > 3, np.arange(60).astype(str), np.zeros((60, 2), int)):
+    for other in (
+        np.arange(60) % 2.0,
+        np.arange(60) > 3,
+        np.arange(60).astype(str),
+        np.zeros((60, 2), int),
+    ):
         save(tmp_path / "y1.npy", other)
-        with pytest.raises(ValueError, match=r"y1.npy has rows of .*, but .*y0.npy has rows of int64"):
+        with pytest.raises(
+            ValueError, match=r"y1.npy has rows of .*, but .*y0.npy has rows of int64"
+        ):
             UniformCoreset(5).fit(str(tmp_path / "X*.npy"), str(tmp_path / "y*.npy"))
 
 
@@ -189,8 +235,12 @@ def test_words_of_other_lengths_are_of_one_type(X, tmp_path):
 
 
 def frames(n=40):
-    first = pd.DataFrame({"n": np.arange(n), "f": np.arange(n) / 2, "w": [f"w{i}" for i in range(n)]})
-    return first.assign(c=pd.Categorical(np.where(np.arange(n) % 2, "u", "v")), t=pd.date_range("2020", periods=n))
+    first = pd.DataFrame(
+        {"n": np.arange(n), "f": np.arange(n) / 2, "w": [f"w{i}" for i in range(n)]}
+    )
+    return first.assign(
+        c=pd.Categorical(np.where(np.arange(n) % 2, "u", "v")), t=pd.date_range("2020", periods=n)
+    )
 
 
 OTHER_TYPES = {
@@ -208,12 +258,16 @@ def test_columns_of_other_types_are_refused_by_name(column, tmp_path):
     first = frames()
     second = first.assign(**{column: OTHER_TYPES[column](first[column])})
     first.to_parquet(tmp_path / "p0.parquet"), second.to_parquet(tmp_path / "p1.parquet")
-    with pytest.raises(ValueError, match=rf"column '{column}' of .*p1.parquet is .*, but of .*p0.parquet"):
+    with pytest.raises(
+        ValueError, match=rf"column '{column}' of .*p1.parquet is .*, but of .*p0.parquet"
+    ):
         UniformCoreset(5).fit(tmp_path)
     others = [name for name in first if name != column]
     assert Blocks(tmp_path, columns=others).n == 2 * len(first)
     lazy = dd.from_map(lambda i: [first, second][i], [0, 1], meta=first[:0])
-    with pytest.raises(ValueError, match=f"block 1 has column '{column}' of .*, but block 0 has it of"):
+    with pytest.raises(
+        ValueError, match=f"block 1 has column '{column}' of .*, but block 0 has it of"
+    ):
         UniformCoreset(5).fit(lazy)
     with pytest.raises(ValueError, match=r"block 1 has (y of .*|\w+ in y), but block 0 has"):
         UniformCoreset(5).fit(lazy[others], lazy[column])
@@ -237,14 +291,19 @@ def test_categories_of_other_levels_stay_categories_of_all_levels(form, tmp_path
         np.testing.assert_array_equal(column.astype(str), whole[few.indices_])
     ordered = [part.assign(c=part["c"].cat.as_ordered()) for part in parts]
     lazy = dd.from_map(lambda i: ordered[i], [0, 1, 2], meta=ordered[0][:0])
-    with pytest.raises(ValueError, match="column 'c' of ordered categories b < c, but block 0 has it of ordered"):
+    with pytest.raises(
+        ValueError, match="column 'c' of ordered categories b < c, but block 0 has it of ordered"
+    ):
         UniformCoreset(5).fit(lazy[["c"]])
 
 
 def test_integers_with_missing_values_are_what_pandas_makes_of_all_files(tmp_path):
     import pyarrow as pa
 
-    parts = [{"n": [1, 2, 3], "b": [True, False, True]}, {"n": [4, None, 6], "b": [None, True, False]}]
+    parts = [
+        {"n": [1, 2, 3], "b": [True, False, True]},
+        {"n": [4, None, 6], "b": [None, True, False]},
+    ]
     for i, part in enumerate(parts):
         pq.write_table(pa.table(part), tmp_path / f"{i}.parquet")
     whole = pd.read_parquet(tmp_path)

@@ -1,4 +1,5 @@
-"""The first call: what importing loads, names that are gone, bars, and Ctrl-C in what takes long."""
+"""The first call: what importing loads, names that are gone, bars, and Ctrl-C in what takes
+long."""
 
 import importlib
 import pkgutil
@@ -29,9 +30,16 @@ ROOMS = [m.name for m in pkgutil.iter_modules(handful.__path__) if m.ispkg]
 
 def test_importing_handful_loads_nothing_heavy_and_no_room_needs_torch():
     code = f"import sys, handful; print([m for m in {HEAVY} if m in sys.modules])\n"
-    code += f"print(*(getattr(handful, room).__name__ for room in {ROOMS})); print('torch' in sys.modules)"
+    code += (
+        f"print(*(getattr(handful, room).__name__ for room in {ROOMS})); print('torch' in "
+        "sys.modules)"
+    )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert ran.stdout.splitlines() == ["[]", " ".join(f"handful.{room}" for room in ROOMS), "False"], ran.stderr
+    assert ran.stdout.splitlines() == [
+        "[]",
+        " ".join(f"handful.{room}" for room in ROOMS),
+        "False",
+    ], ran.stderr
     assert set(ROOMS) <= set(dir(handful))
 
 
@@ -60,8 +68,12 @@ def test_a_name_that_is_gone_says_what_is_there_in_its_place(module, name, now):
     [
         lambda verbose: MiniBatchKMeans(3, n_steps=4, random_state=0, verbose=verbose).fit(X),
         lambda verbose: BilevelCoreset(size=12, verbose=verbose).fit(X, Y),
-        lambda verbose: AnyEstimatorCoreset(DecisionTreeClassifier(), size=20, n_draws=1, verbose=verbose).fit(X, Y),
-        lambda verbose: MergeReduce(UniformCoreset(), size=20, leaf_size=100, random_state=0, verbose=verbose).fit(X),
+        lambda verbose: AnyEstimatorCoreset(
+            DecisionTreeClassifier(), size=20, n_draws=1, verbose=verbose
+        ).fit(X, Y),
+        lambda verbose: MergeReduce(
+            UniformCoreset(), size=20, leaf_size=100, random_state=0, verbose=verbose
+        ).fit(X),
         lambda verbose: SVMCoreset(20, random_state=0, verbose=verbose).fit(X, Y),
     ],
 )
@@ -76,7 +88,8 @@ def test_a_bar_shows_where_verbose_asks_for_it(fit, capsys):
 
 def test_an_interrupted_mini_batch_k_means_keeps_the_centers_so_far():
     class Interrupting:
-        n, draws = len(X), 0
+        n = len(X)
+        draws = 0
 
         def sample(self):
             self.draws += 1

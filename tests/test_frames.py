@@ -28,7 +28,10 @@ if find_spec("pyarrow"):
     import pyarrow as pa
 
     FRAMES |= {
-        "arrow": (pa.table({name: X[:, j] for j, name in enumerate(NAMES)}), pa.chunked_array([y[:300], y[300:]])),
+        "arrow": (
+            pa.table({name: X[:, j] for j, name in enumerate(NAMES)}),
+            pa.chunked_array([y[:300], y[300:]]),
+        ),
         "arrow array": (pa.table({name: X[:, j] for j, name in enumerate(NAMES)}), pa.array(y)),
     }
 every_frame = pytest.mark.parametrize("frame", FRAMES)
@@ -69,11 +72,17 @@ def test_estimators_streams_and_comparisons_take_frames(frame):
     model = CoresetEstimator(UniformCoreset(60, random_state=0), LogisticRegression())
     assert model.fit(F, labels).score(F, labels) == model.fit(X, y).score(X, y)
     assert LinearSVM().fit(F, labels).score(F, labels) == LinearSVM().fit(X, y).score(X, y)
-    assert VCGMM(3, random_state=0).fit(F).score(F) == pytest.approx(VCGMM(3, random_state=0).fit(X).score(X))
+    assert VCGMM(3, random_state=0).fit(F).score(F) == pytest.approx(
+        VCGMM(3, random_state=0).fit(X).score(X)
+    )
     stream = MergeReduce(UniformCoreset(), size=20, leaf_size=100, random_state=0)
     np.testing.assert_array_equal(stream.fit(F, labels).rows()[0], stream.fit(X, y).rows()[0])
     options = dict(sizes=[30], seeds=2, verbose=False)
-    found, plain = (compare(KCenter(), LogisticRegression(), *data, **options).frame for data in ((F, labels), (X, y)))
-    of_the_clock = ["best of draws", "more uniform rows"]  # as much as the seconds of the choice pay for
+    found, plain = (
+        compare(KCenter(), LogisticRegression(), *data, **options).frame
+        for data in ((F, labels), (X, y))
+    )
+    # as much as the seconds of the choice pay for
+    of_the_clock = ["best of draws", "more uniform rows"]
     found, plain = (one[~one["method"].isin(of_the_clock)] for one in (found, plain))
     assert found["score"].tolist() == plain["score"].tolist()

@@ -27,7 +27,8 @@ def features(n=7, d=2, seed=0):
 
 
 @pytest.mark.parametrize(
-    ("d", "k", "ridge"), [(2, 3, 0.3), (2, 2, 0.0), (3, 2, 5.0), (2, 1, 0.1), (4, 4, 1e-3), (2, 7, 1.0)]
+    ("d", "k", "ridge"),
+    [(2, 3, 0.3), (2, 2, 0.0), (3, 2, 5.0), (2, 1, 0.1), (4, 4, 1e-3), (2, 7, 1.0)],
 )
 def test_low_rank_draws_and_probabilities_are_the_determinants(d, k, ridge):
     X = features(d=d)
@@ -80,7 +81,9 @@ def test_bad_input_is_refused():
         KDPP.from_kernel(X, 2)
     with pytest.raises(ValueError, match="indices must be 3 integers"):
         KDPP(X, 3, shift=1.0).log_prob([0, 1])
-    assert KDPP(X, 2, shift=0.0).log_prob([1, 1]) == KDPP(X, 2, shift=0.1).log_prob([1, 1]) == -np.inf
+    assert (
+        KDPP(X, 2, shift=0.0).log_prob([1, 1]) == KDPP(X, 2, shift=0.1).log_prob([1, 1]) == -np.inf
+    )
     assert KDPP(np.ones((1, 1)), 1).sample().tolist() == [0]
 
 
@@ -100,7 +103,8 @@ def test_kernels_computed_in_float32_are_those_of_float64(n, kernel):
     X = np.random.default_rng(n).normal(size=(n, 2))
     right = KDPP.from_kernel(kernel(X), 2, random_state=0)
     single = kernel(X.astype(np.float32))
-    upper = np.triu(single * np.float32(1 + 1e-6)) + np.tril(single, -1)  # rounded otherwise in each half
+    # rounded otherwise in each half
+    upper = np.triu(single * np.float32(1 + 1e-6)) + np.tril(single, -1)
     for L in (single, single.astype(np.float64), pd.DataFrame(single), upper):
         dpp = KDPP.from_kernel(L, 2, random_state=0)
         assert dpp.log_normaliser == pytest.approx(right.log_normaliser, abs=1e-4)
@@ -126,7 +130,10 @@ def test_kernels_of_half_precision_are_taken():
 
 def half_tensors(X):
     torch = pytest.importorskip("torch")
-    return [torch.tensor(rbf_kernel(X), dtype=dtype) for dtype in (torch.float16, torch.bfloat16, torch.float32)]
+    return [
+        torch.tensor(rbf_kernel(X), dtype=dtype)
+        for dtype in (torch.float16, torch.bfloat16, torch.float32)
+    ]
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -135,7 +142,9 @@ def test_indefinite_and_asymmetric_kernels_are_refused_whatever_the_type(dtype):
     vectors = np.linalg.qr(rng.normal(size=(300, 300)))[0]
     for share in (0.03, 0.2):
         L = (vectors * np.r_[1.0, np.full(298, 0.5), -share]) @ vectors.T
-        with pytest.raises(ValueError, match=rf"least eigenvalue is -{share:.1g}\d*, more than rounding"):
+        with pytest.raises(
+            ValueError, match=rf"least eigenvalue is -{share:.1g}\d*, more than rounding"
+        ):
             KDPP.from_kernel(L.astype(dtype), 2)
     with pytest.raises(ValueError, match="least eigenvalue is -1,"):
         KDPP.from_kernel((np.eye(40) + np.eye(40)[::-1] * 2).astype(dtype), 2)

@@ -1,4 +1,5 @@
-"""Labels that are missing, and several of a row: who looks at y refuses them by name, who does not takes them.
+"""Labels that are missing, and several of a row: who looks at y refuses them by name, who does not
+takes them.
 
 After scikit-activeml issues 6 and 35, and imbalanced-learn issues 340, 543 and 1123.
 """
@@ -61,7 +62,9 @@ MISSING = {
 }
 SELECTORS = [one for one in EVERY if isinstance(one, Selector)]
 SELECTORS += [StratifiedCoreset(6, by=0)]
-of_selectors = pytest.mark.parametrize("selector", SELECTORS, ids=lambda one: " ".join(repr(one).split()))
+of_selectors = pytest.mark.parametrize(
+    "selector", SELECTORS, ids=lambda one: " ".join(repr(one).split())
+)
 
 
 def chosen(selector, *data):
@@ -71,10 +74,11 @@ def chosen(selector, *data):
 
 
 def coarse(X):
-    return np.round(X)  # so that a column has strata
+    # so that a column has strata
+    return np.round(X)
 
 
-# Who looks at y -------------------------------------------------------------------------------------------------------
+# Who looks at y ----------------------------------------------------------------------------------
 
 
 @of_selectors
@@ -95,7 +99,8 @@ def test_missing_labels_are_named_by_who_looks_at_them_and_no_matter_to_others(s
         with pytest.raises(ValueError, match=FIRST):
             chosen(selector, coarse(X), MISSING[kind])
         return
-    expected, found = learned(chosen(selector, coarse(X))), learned(chosen(selector, coarse(X), MISSING[kind]))
+    expected = learned(chosen(selector, coarse(X)))
+    found = learned(chosen(selector, coarse(X), MISSING[kind]))
     np.testing.assert_array_equal(found["indices_"], expected["indices_"])
 
 
@@ -110,13 +115,19 @@ SEVERAL = {
 
 @of_selectors
 @pytest.mark.parametrize("kind", SEVERAL)
-def test_several_labels_a_row_are_refused_by_who_looks_at_them_and_no_matter_to_others(selector, kind):
+def test_several_labels_a_row_are_refused_by_who_looks_at_them_and_no_matter_to_others(
+    selector, kind
+):
     if selector._reads_y:
         # BilevelCoreset knows soft targets, which add up to one.
-        with pytest.raises(ValueError, match=r"one label a row, shape \(60,\).* looks at it|targets|missing|convert"):
+        with pytest.raises(
+            ValueError,
+            match=r"one label a row, shape \(60,\).* looks at it|targets|missing|convert",
+        ):
             chosen(selector, coarse(X), SEVERAL[kind])
         return
-    expected, found = learned(chosen(selector, coarse(X))), learned(chosen(selector, coarse(X), SEVERAL[kind]))
+    expected = learned(chosen(selector, coarse(X)))
+    found = learned(chosen(selector, coarse(X), SEVERAL[kind]))
     np.testing.assert_array_equal(found["indices_"], expected["indices_"])
 
 
@@ -126,7 +137,7 @@ def test_labels_that_nobody_looks_at_are_one_for_each_row_still(selector):
         chosen(selector, coarse(X), y[:-1])
 
 
-# The one sentence, everywhere -----------------------------------------------------------------------------------------
+# The one sentence, everywhere --------------------------------------------------------------------
 
 FOREST = RandomForestClassifier(100, random_state=0)
 PAIR = np.column_stack([X[:, 0], np.where(GONE, np.nan, X[:, 0])])
@@ -134,8 +145,12 @@ SAID = {
     "LinearSVM": lambda y: LinearSVM().fit(X, y),
     "suspects": lambda y: suspects(FOREST, X, y),
     "influence": lambda y: influence(Logistic(), X, y, X, WORDS),
-    "compare": lambda y: compare(UniformCoreset(), LogisticRegression(), X, y, sizes=[9], verbose=False),
-    "CoresetEstimator": lambda y: CoresetEstimator(UniformCoreset(9), LogisticRegression()).fit(X, y),
+    "compare": lambda y: compare(
+        UniformCoreset(), LogisticRegression(), X, y, sizes=[9], verbose=False
+    ),
+    "CoresetEstimator": lambda y: CoresetEstimator(UniformCoreset(9), LogisticRegression()).fit(
+        X, y
+    ),
     "score of LinearSVM": lambda y: LinearSVM().fit(X, WORDS).score(X, y),
     "score of CoresetEstimator": lambda y: fitted_estimator().score(X, y),
     "partial_fit of CoresetEstimator": lambda y: fitted_estimator().partial_fit(X, y),
@@ -166,7 +181,15 @@ def test_missing_labels_of_further_rows_are_named_as_theirs():
     with pytest.raises(ValueError, match=FIRST.replace("y has", "y_test has")):
         influence(Logistic(), X, WORDS, X, gone)
     with pytest.raises(ValueError, match=FIRST.replace("y has", "y of test has")):
-        compare(UniformCoreset(), LogisticRegression(), X, WORDS, test=(X, gone), sizes=[9], verbose=False)
+        compare(
+            UniformCoreset(),
+            LogisticRegression(),
+            X,
+            WORDS,
+            test=(X, gone),
+            sizes=[9],
+            verbose=False,
+        )
     with pytest.raises(ValueError, match=FIRST.replace("y has", "labels has")):
         group_components(gone)
     known = dict(features=X, probabilities=np.eye(2)[y], labelled=X, classes=["no", "yes"])
@@ -193,7 +216,15 @@ def test_the_column_is_named_where_it_has_a_name(labels, where):
 
 
 def test_labels_that_are_there_are_not_missing():
-    for there in (y, WORDS, WORDS.tolist(), X, pd.Series(y, dtype="Int64"), pd.Categorical(WORDS), ["nan", "None"]):
+    for there in (
+        y,
+        WORDS,
+        WORDS.tolist(),
+        X,
+        pd.Series(y, dtype="Int64"),
+        pd.Categorical(WORDS),
+        ["nan", "None"],
+    ):
         assert not missing(there).any()
 
 
@@ -203,14 +234,18 @@ def test_labels_that_are_there_are_not_missing():
 def test_of_rows_in_blocks_the_row_is_that_of_the_whole(selector):
     X, y, _ = table("normal", 2, n=600)
     labels = np.where(np.arange(600) == 457, np.nan, y)
-    with pytest.raises(ValueError, match=r"row 457 without a label: y has missing|the first at row 457"):
+    with pytest.raises(
+        ValueError, match=r"row 457 without a label: y has missing|the first at row 457"
+    ):
         selector.fit(Blocks(X, labels, rows=200))
 
 
-# What carries labels that it does not look at -------------------------------------------------------------------------
+# What carries labels that it does not look at ----------------------------------------------------
 
 
-@pytest.mark.parametrize("labels", [SEVERAL["an array"], PAIR, y[:, None], MISSING["NaN among numbers"]])
+@pytest.mark.parametrize(
+    "labels", [SEVERAL["an array"], PAIR, y[:, None], MISSING["NaN among numbers"]]
+)
 @pytest.mark.parametrize(
     "stream",
     [
@@ -285,7 +320,8 @@ def test_labels_may_be_tensors_wherever_they_may_be_arrays():
     for one in [*EVERY, *TRANSFORMERS]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found, expected = clone(one).fit(X, given), clone(one).fit(X, y)
+            found = clone(one).fit(X, given)
+            expected = clone(one).fit(X, y)
         for name, value in learned(expected).items():
             np.testing.assert_array_equal(learned(found)[name], value)
     targets = torch.as_tensor(X[:, 0]).bfloat16().requires_grad_()

@@ -1,4 +1,5 @@
-"""Lightweight coresets: the law of the draws, no bias, the same coreset however the data are cut."""
+"""Lightweight coresets: the law of the draws, no bias, the same coreset however the data are
+cut."""
 
 import numpy as np
 import pytest
@@ -14,20 +15,25 @@ def textbook_probabilities(X, u):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_weights_are_the_textbook_ones_also_where_several_blocks_are_drawn_from(rng, dtype, monkeypatch):
-    X = np.cumsum(rng.normal(size=(3 * 4096 + 17, 3)), axis=0)  # the first block is far from the mean
+def test_weights_are_the_textbook_ones_also_where_several_blocks_are_drawn_from(
+    rng, dtype, monkeypatch
+):
+    # the first block is far from the mean
+    X = np.cumsum(rng.normal(size=(3 * 4096 + 17, 3)), axis=0)
     monkeypatch.setattr(lightweight, "ROWS", 4096)
     X = X.astype(dtype)
     u = rng.exponential(size=len(X))
     q = textbook_probabilities(X.astype(float), u)
     indices, weights = lightweight_coreset(X, 500, rng=rng, sample_weight=u)
-    draws = weights * 500 * q[indices] / u[indices]  # how often each row was drawn
+    # how often each row was drawn
+    draws = weights * 500 * q[indices] / u[indices]
     np.testing.assert_allclose(draws, np.rint(draws), rtol=1e-9)
     assert np.rint(draws).sum() == 500
 
 
 def test_rows_are_drawn_as_often_as_their_probability_says(rng):
-    X, u = rng.normal(size=(7, 2)) ** 3, rng.exponential(size=7)
+    X = rng.normal(size=(7, 2)) ** 3
+    u = rng.exponential(size=7)
     size = 200_000
     indices, weights = lightweight_coreset(X, size, rng=rng, sample_weight=u)
     q = textbook_probabilities(X, u)
@@ -54,7 +60,9 @@ def test_weight_two_is_the_row_twice(rng):
     rows = np.repeat(np.arange(50), twice.astype(int))
     j, v = lightweight_coreset(X[rows], 100, rng=np.random.default_rng(1))
     np.testing.assert_allclose(
-        np.bincount(i, weights=w, minlength=50), np.bincount(rows[j], weights=v, minlength=50), atol=1e-9
+        np.bincount(i, weights=w, minlength=50),
+        np.bincount(rows[j], weights=v, minlength=50),
+        atol=1e-9,
     )
 
 

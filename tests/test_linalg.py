@@ -37,7 +37,8 @@ def test_alias_table_holds_the_distribution_exactly():
 
 
 def test_the_greatest_draw_does_not_leave_the_table():
-    three = alias_records(np.full(3, 1 / 3))  # 3 u rounds up to 3 for the greatest u below one
+    # 3 u rounds up to 3 for the greatest u below one
+    three = alias_records(np.full(3, 1 / 3))
     assert draw_alias(three, np.nextafter(1.0, 0.0)) == 2
 
 
@@ -50,15 +51,18 @@ def test_passes_over_the_rows_take_as_many_threads_as_the_user_gives_blas():
 
 
 def test_overlapping_threads_leave_blas_as_they_found_it():
-    def numbers():  # of the libraries that the context sees; a test before this one may have loaded others since
+    # of the libraries that the context sees; a test before this one may have loaded others since
+    def numbers():
         return [library.get_num_threads() for library in linalg._blas()]
 
     def set_to(numbers):
         linalg._set_threads(zip(linalg._blas(), numbers))
 
-    entered, leave = threading.Event(), threading.Event()
+    entered = threading.Event()
+    leave = threading.Event()
 
-    def other():  # enters first and leaves last but one
+    # enters first and leaves last but one
+    def other():
         with one_blas_thread():
             entered.set()
             leave.wait(10)
@@ -116,9 +120,10 @@ def test_trials_on_few_rows_take_one_thread_of_openmp():
     assert len(seen) > 3
 
 
-# Far from the origin -------------------------------------------------------------------------------------------------
+# Far from the origin -----------------------------------------------------------------------------
 
-GRID = np.round(np.random.default_rng(5).normal(size=(300, 4)) * 2**16) / 2**16  # sums with 1e8 are exact
+# sums with 1e8 are exact
+GRID = np.round(np.random.default_rng(5).normal(size=(300, 4)) * 2**16) / 2**16
 SIGNS = np.where(GRID[:, 0] + GRID[:, 1] > 0.3 * np.random.default_rng(6).normal(size=300), 1, -1)
 SELECTORS = {
     "k-means++": lambda: KMeansPlusPlus(20, weighting="cells", random_state=0),
@@ -138,7 +143,8 @@ def mixed(X):
 @pytest.mark.parametrize("form", ["dense", "csr", "mixed csr"])
 @pytest.mark.parametrize("name", SELECTORS)
 def test_choices_and_weights_stay_as_they_are_far_from_the_origin(name, form):
-    selector, X = SELECTORS[name](), mixed(GRID) if form == "mixed csr" else GRID
+    selector = SELECTORS[name]()
+    X = mixed(GRID) if form == "mixed csr" else GRID
     if form != "dense" and not selector._takes_sparse:
         return
     near = selector.fit(X, SIGNS)
@@ -167,7 +173,8 @@ def test_an_rbf_kernel_stays_as_it_is_far_from_the_origin():
 
 
 def test_centred_moves_columns_to_their_mean_and_leaves_those_that_are_mostly_zero():
-    X, weights = mixed(GRID), np.arange(300.0)
+    X = mixed(GRID)
+    weights = np.arange(300.0)
     Y, center = centred(sparse.csr_matrix(X), weights)
     np.testing.assert_allclose(Y.toarray() + center, X)
     np.testing.assert_allclose(center, np.append(weights @ X[:, :2] / weights.sum(), [0.0, 0.0]))
@@ -179,9 +186,13 @@ def test_centred_moves_columns_to_their_mean_and_leaves_those_that_are_mostly_ze
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
 def test_means_of_cells_add_up_row_after_row(rng, kind):
-    X, label, weights = rng.normal(size=(300, 4)), rng.integers(0, 6, size=300), rng.random(300)
+    X = rng.normal(size=(300, 4))
+    label = rng.integers(0, 6, size=300)
+    weights = rng.random(300)
     X[X < -0.5] = 0
-    sums, mass = np.zeros((7, 4)), np.zeros(7)  # the last cell has no row
+    # the last cell has no row
+    sums = np.zeros((7, 4))
+    mass = np.zeros(7)
     for x, c, u in zip(X, label, weights):
         sums[c] += u * x
         mass[c] += u

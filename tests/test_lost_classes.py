@@ -5,7 +5,14 @@ from functools import partial
 
 import numpy as np
 import pytest
-from handful import BilevelCoreset, CoresetEstimator, LightweightCoreset, Logistic, SVMCoreset, UniformCoreset
+from handful import (
+    BilevelCoreset,
+    CoresetEstimator,
+    LightweightCoreset,
+    Logistic,
+    SVMCoreset,
+    UniformCoreset,
+)
 from handful.baselines import BalancedCoreset, KCenter, StratifiedCoreset
 from handful.blocks import Blocks
 from handful.parts import class_totals
@@ -13,10 +20,18 @@ from handful.sensitivity import LogisticSensitivity, MixtureSensitivity
 from handful.streaming import MergeReduce
 from sklearn.linear_model import SGDClassifier
 
-N, RARE = 20_000, 123
+N = 20_000
+RARE = 123
 X = np.random.default_rng(0).normal(size=(N, 3))
 Y = (np.arange(N) == RARE).astype(int)
-DRAWS = [UniformCoreset, BalancedCoreset, LightweightCoreset, MixtureSensitivity, LogisticSensitivity, SVMCoreset]
+DRAWS = [
+    UniformCoreset,
+    BalancedCoreset,
+    LightweightCoreset,
+    MixtureSensitivity,
+    LogisticSensitivity,
+    SVMCoreset,
+]
 every_draw = pytest.mark.parametrize("draw", DRAWS)
 
 
@@ -28,7 +43,9 @@ def warned(call):
 
 
 @every_draw
-@pytest.mark.parametrize("y", [Y, Y.astype(bool), Y.astype(float), np.where(Y, "rare", "common")], ids="ibfw")
+@pytest.mark.parametrize(
+    "y", [Y, Y.astype(bool), Y.astype(float), np.where(Y, "rare", "common")], ids="ibfw"
+)
 def test_a_class_without_a_row_is_named_with_its_share_where_and_only_where_it_is_missed(draw, y):
     for seed in range(3):
         selector = draw(100, random_state=seed)
@@ -37,12 +54,17 @@ def test_a_class_without_a_row_is_named_with_its_share_where_and_only_where_it_i
         assert len(said) == missed
         if missed:
             label = y[RARE].item()
-            assert said[0].startswith(f"{draw.__name__} drew no row of class {label!r} (0.005 % of all): ")
+            assert said[0].startswith(
+                f"{draw.__name__} drew no row of class {label!r} (0.005 % of all): "
+            )
             assert "StratifiedCoreset, BilevelCoreset and MatchedCoreset keep each class" in said[0]
-    assert len(warned(lambda: draw(1, random_state=0).fit(X, y))) == 0  # one row cannot have two classes
+    # one row cannot have two classes
+    assert len(warned(lambda: draw(1, random_state=0).fit(X, y))) == 0
 
 
-@pytest.mark.parametrize("draw", [UniformCoreset, BalancedCoreset, MixtureSensitivity, LogisticSensitivity, SVMCoreset])
+@pytest.mark.parametrize(
+    "draw", [UniformCoreset, BalancedCoreset, MixtureSensitivity, LogisticSensitivity, SVMCoreset]
+)
 def test_rows_in_blocks_are_told_of_alike(draw):
     selector = draw(100, random_state=0)
     said = warned(lambda: selector.fit(Blocks(X, Y, rows=3000)))
@@ -63,7 +85,8 @@ def test_what_has_no_classes_or_keeps_them_or_looks_at_none_is_not_told_of():
         (KCenter(20), Y),
     ]:
         assert warned(partial(selector.fit, X, y)) == []
-    absent = np.where(Y, 0.0, 1.0)  # rows of weight zero are of no class
+    # rows of weight zero are of no class
+    absent = np.where(Y, 0.0, 1.0)
     assert warned(lambda: UniformCoreset(100, random_state=0).fit(X, Y, absent)) == []
 
 
@@ -83,7 +106,10 @@ class SVMless(UniformCoreset):
 
 def test_an_estimator_says_it_in_fit_and_parts_of_the_data_say_nothing():
     model = CoresetEstimator(UniformCoreset(100, random_state=1), SGDClassifier())
-    with pytest.raises(ValueError, match="1 class"), pytest.warns(UserWarning, match="drew no row of class 1"):
+    with (
+        pytest.raises(ValueError, match="1 class"),
+        pytest.warns(UserWarning, match="drew no row of class 1"),
+    ):
         model.fit(X, Y)
     assert warned(lambda: model.partial_fit(X, Y, classes=[0, 1])) == []
     stream = MergeReduce(UniformCoreset(), size=50, leaf_size=1000, random_state=0)
@@ -115,5 +141,11 @@ def test_class_totals_are_those_of_a_loop():
             if weight:
                 naive[label] = naive.get(label, 0) + weight
         assert class_totals(y, weights) == naive
-    for y in (None, rng.random(500), np.eye(500), np.arange(500), np.array(["2020-01-01"] * 500, "M8[D]")):
+    for y in (
+        None,
+        rng.random(500),
+        np.eye(500),
+        np.arange(500),
+        np.array(["2020-01-01"] * 500, "M8[D]"),
+    ):
         assert class_totals(y, weights) is None

@@ -1,4 +1,5 @@
-"""Exact handfuls: sums that are kept, posteriors that are those of all rows, a check that says when they are not."""
+"""Exact handfuls: sums that are kept, posteriors that are those of all rows, a check that says when
+they are not."""
 
 import warnings
 
@@ -23,7 +24,7 @@ from scipy.special import digamma, expit, logsumexp, polygamma
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
-# recombine -----------------------------------------------------------------------------------------------------------
+# recombine ---------------------------------------------------------------------------------------
 
 
 @given(
@@ -53,7 +54,10 @@ def test_sums_are_kept_by_no_more_rows_than_features(seed, n, N, kind):
     assert (w > 0).all()
     assert (weights[rows] > 0).all()
     assert (np.diff(rows) > 0).all()
-    assert np.abs(w @ F[rows] - weights @ F).max(initial=0, where=magnitude > 0) / magnitude.max() < 1e-9
+    assert (
+        np.abs(w @ F[rows] - weights @ F).max(initial=0, where=magnitude > 0) / magnitude.max()
+        < 1e-9
+    )
     assert (np.abs(w @ F[rows] - weights @ F) <= 1e-9 * magnitude).all()
     assert residual < 1e-10
 
@@ -62,8 +66,13 @@ def test_matched_sums_add_whatever_the_chunks():
     rng = np.random.default_rng(0)
     F = np.column_stack([np.ones(5000), rng.normal(size=(5000, 40))])
     for n_chunks in (1, 7, 50):
-        kept = [(c[i], w) for c in np.array_split(np.arange(5000), n_chunks) for i, w, _ in [recombine(F[c])]]
-        for deleted in (0, min(3, n_chunks - 1)):  # chunks that are taken away: the others' handfuls stay
+        kept = [
+            (c[i], w)
+            for c in np.array_split(np.arange(5000), n_chunks)
+            for i, w, _ in [recombine(F[c])]
+        ]
+        # chunks that are taken away: the others' handfuls stay
+        for deleted in (0, min(3, n_chunks - 1)):
             rows, weights = (np.concatenate(part) for part in zip(*kept[deleted:]))
             i, w, _ = recombine(F[rows], weights=weights)
             left = F[np.concatenate(np.array_split(np.arange(5000), n_chunks)[deleted:])]
@@ -86,7 +95,9 @@ def test_pursuit_comes_nearer_row_by_row_and_reaches_what_can_be_reached(seed, s
     weights = rng.exponential(size=60)
     rows, w, residual = pursue(F, weights, size)
     scale = np.sqrt(weights @ F**2 / weights.sum())
-    missed = np.linalg.norm((weights @ F - w @ F[rows]) / scale) / np.linalg.norm(weights @ F / scale)
+    missed = np.linalg.norm((weights @ F - w @ F[rows]) / scale) / np.linalg.norm(
+        weights @ F / scale
+    )
     assert 0 < len(rows) <= size
     assert (w > 0).all()
     assert (np.diff(rows) > 0).all()
@@ -94,7 +105,7 @@ def test_pursuit_comes_nearer_row_by_row_and_reaches_what_can_be_reached(seed, s
     assert residual <= (1e-9 if size > 15 else 1)
 
 
-# The path ------------------------------------------------------------------------------------------------------------
+# The path ----------------------------------------------------------------------------------------
 
 
 def linear_data(seed=0, n=1500, d=4):
@@ -131,7 +142,8 @@ def test_models_on_the_rows_are_those_of_all_rows_along_the_path(name):
     assert abs(matched.weights_.sum() / weights.sum() - 1) < 1e-12
     X_small, y_small, w = matched.take(X, y)
     for l2 in (1e-3, 1e-2, 1e-1) if name != "squares" else (1e-6, 1.0):
-        every, few = trained(name, l2, X, y, weights), trained(name, l2, X_small, y_small, w)
+        every = trained(name, l2, X, y, weights)
+        few = trained(name, l2, X_small, y_small, w)
         assert np.abs(every - few).max() < 1e-4 * np.abs(every).max()
 
 
@@ -142,7 +154,9 @@ def test_the_bound_of_the_excess_is_never_below_the_truth(seed):
     logistic = rng.random() < 0.7
     y = rng.random(len(X)) < expit(eta) if logistic else rng.poisson(np.exp(np.clip(eta, -5, 1)))
     y[:2] = 0, 1
-    problem = Logistic(10 ** rng.uniform(-3, -1)) if logistic else Poisson(l2=10 ** rng.uniform(-3, -1))
+    problem = (
+        Logistic(10 ** rng.uniform(-3, -1)) if logistic else Poisson(l2=10 ** rng.uniform(-3, -1))
+    )
     matched = MatchedCoreset(problem, penalties=problem.l2 * np.array([0.3, 3])).fit(X, y)
     bound = matched.excess(X, y, tol=1e-3)
     model, t = likelihood(problem, y)
@@ -165,7 +179,7 @@ def test_a_size_takes_parts_and_too_small_a_size_names_what_is_for_so_few():
     assert len(small.indices_) <= 12
 
 
-# The posterior -------------------------------------------------------------------------------------------------------
+# The posterior -----------------------------------------------------------------------------------
 
 
 def student(theta, X, y):
@@ -193,9 +207,12 @@ def divergence(problem, X, y, matched, start, prior=1.0, n_draws=3000):
     pilot, log_prior, _ = find_pilot(rows, prior, start)
     theta = pilot.draws(n_draws, np.random.default_rng(9), inflation=1.1)
     offset = log_prior(theta) - Pilot(pilot.modes, 1.1 * pilot.roots).log_density(theta)
-    full, few = rows.sums(theta), rows.take(matched.indices_, matched.weights_).sums(theta)
+    full = rows.sums(theta)
+    few = rows.take(matched.indices_, matched.weights_).sums(theta)
     weights = np.exp(full + offset - logsumexp(full + offset))
-    return weights @ (full - few) - logsumexp(full + offset) + logsumexp(few + offset), 1 / (weights**2).sum()
+    return weights @ (full - few) - logsumexp(full + offset) + logsumexp(few + offset), 1 / (
+        weights**2
+    ).sum()
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -206,11 +223,13 @@ def test_the_rows_posterior_is_that_of_all_rows(name):
     assert n_effective > 1000
     assert len(matched.indices_) < len(X) / 8
     assert -1e-9 < kl < 1e-3
-    assert 0.4 < matched.kl_ / kl < 2.5 or kl < 1e-7  # of several classes all equations that differ were matched
+    # of several classes all equations that differ were matched
+    assert 0.4 < matched.kl_ / kl < 2.5 or kl < 1e-7
 
 
 def skewed_data():
-    """Rare columns among few zeros of the label: a coefficient may be as large as it likes, so far from Gaussian."""
+    """Rare columns among few zeros of the label: a coefficient may be as large as it likes, so far
+    from Gaussian."""
     rng = np.random.default_rng(0)
     X = rng.exponential(size=(4000, 8)) * (rng.random((4000, 8)) < rng.uniform(0.005, 0.02, 8))
     y = (rng.random(4000) < expit(2.5 + X.sum(1))).astype(int)
@@ -218,25 +237,36 @@ def skewed_data():
 
 
 def test_draws_of_a_chain_are_those_of_its_density():
-    shape = np.array([0.5, 1.5, 8.0])  # of gamma distributions, whose logarithms are drawn: skewed to the left
+    # of gamma distributions, whose logarithms are drawn: skewed to the left
+    shape = np.array([0.5, 1.5, 8.0])
     pilot = Pilot([np.log(shape)], [np.diag(shape**-0.5)])
-    draws = pilot.chain(lambda theta: theta @ shape - np.exp(theta).sum(1), 4000, np.random.default_rng(0))
-    mean, variance = digamma(shape), polygamma(1, shape)
+    draws = pilot.chain(
+        lambda theta: theta @ shape - np.exp(theta).sum(1), 4000, np.random.default_rng(0)
+    )
+    mean = digamma(shape)
+    variance = polygamma(1, shape)
     assert draws.shape == (4000, 3)
-    assert (np.abs(draws.mean(0) - mean) < 4 * np.sqrt(variance / CHAINS)).all()  # one draw of each chain, at least
+    # one draw of each chain, at least
+    assert (np.abs(draws.mean(0) - mean) < 4 * np.sqrt(variance / CHAINS)).all()
     assert (np.abs(draws.var(0) / variance - 1) < 0.5).all()
-    assert (np.abs(np.log(shape) - mean)[:2] > 4 * np.sqrt(variance / CHAINS)[:2]).all()  # which the mode is not
+    # which the mode is not
+    assert (np.abs(np.log(shape) - mean)[:2] > 4 * np.sqrt(variance / CHAINS)[:2]).all()
 
 
 def test_a_posterior_that_is_not_gaussian_is_matched_at_draws_of_the_rows_own(monkeypatch):
     X, y = skewed_data()
-    _, once, weights = np.unique(np.column_stack([X, y]), axis=0, return_index=True, return_counts=True)
+    _, once, weights = np.unique(
+        np.column_stack([X, y]), axis=0, return_index=True, return_counts=True
+    )
     model, t = likelihood(Logistic(), y)
-    rows, every = Rows(model, X, t, np.ones(len(X))), Rows(model, X[once], t[once], weights.astype(float))
+    rows = Rows(model, X, t, np.ones(len(X)))
+    every = Rows(model, X[once], t[once], weights.astype(float))
     pilot, log_prior, _ = find_pilot(rows, 1.0, None)
     theta = pilot.chain(lambda at: every.sums(at) + log_prior(at), 1000, np.random.default_rng(9))
-    kl, estimated = {0.0: [], 0.5: []}, {0.0: [], 0.5: []}
-    for share in kl:  # of the pilot's draws that have to count
+    kl = {0.0: [], 0.5: []}
+    estimated = {0.0: [], 0.5: []}
+    # of the pilot's draws that have to count
+    for share in kl:
         monkeypatch.setattr("handful.matching.selector.GAUSSIAN", share)
         for seed in range(3):
             matched = MatchedCoreset(at="posterior", size=2 * 44 + 1, random_state=seed).fit(X, y)
@@ -261,10 +291,13 @@ def test_where_a_bounded_support_ends_nothing_is_matched():
             y = np.random.default_rng(seed).beta(2, 2, 200)
             X = np.ones((200, 1))
             full = log_of_beta(grid, X, y).sum(1)
-            matched = MatchedCoreset(log_of_beta, at="posterior", start=[1.5], random_state=seed).fit(X, y)
+            matched = MatchedCoreset(
+                log_of_beta, at="posterior", start=[1.5], random_state=seed
+            ).fit(X, y)
             few = log_of_beta(grid, X, y[matched.indices_]) @ matched.weights_
             density, other = (f - grid[:, 0] ** 2 / 2 for f in (full, few))
-            density, other = density - logsumexp(density), other - logsumexp(other)
+            density = density - logsumexp(density)
+            other = other - logsumexp(other)
             here = np.isfinite(density)
             kl = np.exp(density[here]) @ (density - other)[here]
             assert matched.kl_ < 1e-3
@@ -276,7 +309,8 @@ def test_what_only_the_few_rows_find_possible_counts_in_their_divergence():
     rng = np.random.default_rng(0)
     of_few = rng.normal(size=400)
     delta = 0.1 * rng.normal(size=400)
-    of_all = np.where(np.arange(400) < 100, -np.inf, of_few + delta)  # a quarter of the draws
+    # a quarter of the draws
+    of_all = np.where(np.arange(400) < 100, -np.inf, of_few + delta)
     kl, n_effective = heldout_kl(of_all, of_few, of_few)
     assert np.isclose(kl, delta[100:].var() / 2 - np.log(0.75))
     assert np.isclose(n_effective, 400)
@@ -289,10 +323,12 @@ def test_least_squares_is_exact_for_every_scale_and_prior():
     X, eta, rng = linear_data()
     y = eta + rng.normal(size=len(X))
     matched = MatchedCoreset(LeastSquares(), at="posterior").fit(X, y)
-    assert len(matched.indices_) == 21  # of products of 6 columns
+    # of products of 6 columns
+    assert len(matched.indices_) == 21
     found = matched.check(rng.normal(size=(500, 6)), X, y)
     assert (found.variance < 1e-12, abs(found.mean) < 1e-6) == (True, True)
-    assert found.verdict == "refuse"  # the rows are fine, and these are no draws of their posterior
+    # the rows are fine, and these are no draws of their posterior
+    assert found.verdict == "refuse"
     A = np.column_stack([X, np.ones(len(X))])
     best = np.linalg.lstsq(A, y)[0]
     z = rng.normal(size=(2000, 6))
@@ -316,13 +352,15 @@ def test_draws_of_your_own_and_arrays_of_log_likelihoods_are_matched():
     few = MatchedCoreset(problem, at=theta, size=11).fit(X, y)
     assert len(few.indices_) <= 11
     assert 1e-9 < few.residual_ < 0.1
-    again = MatchedCoreset(problem, at=np.repeat(theta[:7], 4, axis=0), size=9).fit(X, y)  # 8 sums, told four times
+    # 8 sums, told four times
+    again = MatchedCoreset(problem, at=np.repeat(theta[:7], 4, axis=0), size=9).fit(X, y)
     assert len(again.indices_) <= 8
     assert again.residual_ < 1e-11
 
 
 def test_fewer_rows_than_terms_are_nearer_by_pursuit_than_exact_at_fewer_draws():
-    problem, X, y, _ = CASES["logistic"]  # 14 terms
+    # 14 terms
+    problem, X, y, _ = CASES["logistic"]
     with pytest.warns(UserWarning, match="9 rows are fewer than the 14"):
         near = MatchedCoreset(problem, at="posterior", size=9, random_state=0).fit(X, y)
     exact = MatchedCoreset(problem, at=near.parameters_[:8]).fit(X, y)
@@ -357,9 +395,11 @@ def test_torch_and_jax_give_the_rows_of_numpy(package):
     module = pytest.importorskip(package)
     if package == "jax":
         module.config.update("jax_enable_x64", True)
-        xp, tensor = module.numpy, module.numpy.asarray
+        xp = module.numpy
+        tensor = module.numpy.asarray
     else:
-        xp, tensor = module, module.as_tensor
+        xp = module
+        tensor = module.as_tensor
     X, eta, rng = linear_data(n=600, d=2)
     y = eta + rng.normal(size=len(X))
 
@@ -373,17 +413,22 @@ def test_torch_and_jax_give_the_rows_of_numpy(package):
     few = [MatchedCoreset(f, at=draws).fit(X, y) for f in (by_numpy, by_package)]
     np.testing.assert_array_equal(few[0].indices_, few[1].indices_)
     with pytest.raises(ValueError, match="float64"):
-        MatchedCoreset(lambda theta, X, y: by_numpy(theta, X, y).astype(np.float32), at=draws).fit(X, y)
+        MatchedCoreset(lambda theta, X, y: by_numpy(theta, X, y).astype(np.float32), at=draws).fit(
+            X, y
+        )
 
 
 def test_every_mode_that_a_search_finds_is_matched():
     rng = np.random.default_rng(0)
     x = np.abs(rng.normal(1.0, 0.3, size=900))[:, None]
 
-    def likelihood_of_square(theta, X):  # theta and -theta are two modes
+    # theta and -theta are two modes
+    def likelihood_of_square(theta, X):
         return -0.5 * (X[:, 0] - theta**2) ** 2 * 10
 
-    matched = MatchedCoreset(likelihood_of_square, at="posterior", start=[[0.5], [-0.7], [0.8]], random_state=0).fit(x)
+    matched = MatchedCoreset(
+        likelihood_of_square, at="posterior", start=[[0.5], [-0.7], [0.8]], random_state=0
+    ).fit(x)
     assert sorted(np.round(matched.modes_[:, 0], 1)) == [-1.0, 1.0]
 
 
@@ -407,8 +452,10 @@ def test_blocks_files_and_dask_keep_the_sums_of_all_rows(at, tmp_path):
     da = pytest.importorskip("dask.array")
     X, eta, rng = linear_data(n=2000, d=3)
     y = (rng.random(len(X)) < expit(eta)).astype(int)
-    order = np.argsort(X[:, 0])  # blocks that differ
-    X, y = X[order], y[order]
+    # blocks that differ
+    order = np.argsort(X[:, 0])
+    X = X[order]
+    y = y[order]
     for i in range(4):
         np.save(tmp_path / f"X{i}.npy", X[500 * i : 500 * (i + 1)])
         np.save(tmp_path / f"y{i}.npy", y[500 * i : 500 * (i + 1)])
@@ -420,27 +467,36 @@ def test_blocks_files_and_dask_keep_the_sums_of_all_rows(at, tmp_path):
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("handful.matching.selector.PER_BLOCK", 900)
-        fits = {name: MatchedCoreset(at=at, random_state=0).fit(*data) for name, data in sources.items()}
+        fits = {
+            name: MatchedCoreset(at=at, random_state=0).fit(*data) for name, data in sources.items()
+        }
     model, t = likelihood(Logistic(), y)
     every = Rows(model, X, t, np.ones(len(X)))
     for matched in fits.values():
-        # The same parameters are matched, since their sums are the same, at the same number of rows.
+        # The same parameters are matched, since their sums are the same, at the same number of
+        # rows.
         np.testing.assert_allclose(matched.parameters_, fits["memory"].parameters_, atol=1e-8)
         few = every.take(matched.indices_, matched.weights_)
         assert len(matched.indices_) <= matched.n_equations_
         if at == "posterior":
             theta = matched.parameters_
-            assert np.abs(few.sums(theta) - every.sums(theta)).max() < 1e-10 * np.abs(every.sums(theta)).max()
+            assert (
+                np.abs(few.sums(theta) - every.sums(theta)).max()
+                < 1e-10 * np.abs(every.sums(theta)).max()
+            )
         else:
             for theta in matched.parameters_:
                 scale = np.abs(model.gradients_at([theta], X, t)[:, 1:]).sum(0)
-                assert (np.abs(few.expansion(theta) - every.expansion(theta))[0, 1:] < 1e-10 * scale).all()
+                assert (
+                    np.abs(few.expansion(theta) - every.expansion(theta))[0, 1:] < 1e-10 * scale
+                ).all()
 
 
-# Units ---------------------------------------------------------------------------------------------------------------
+# Units -------------------------------------------------------------------------------------------
 
 
-UNITS = {  # columns in other units, and what moves and scales them back: neither is known to what is tested
+# columns in other units, and what moves and scales them back: neither is known to what is tested
+UNITS = {
     "far from zero": (1e6, 1.0),
     "very far from zero": (1e8, 1.0),
     "each elsewhere": (np.array([1e7, -3e5, 2000.0, 0.0]), np.array([1e3, 1.0, 10.0, 1.0])),
@@ -448,11 +504,17 @@ UNITS = {  # columns in other units, and what moves and scales them back: neithe
     "tiny beside one": (1.0, np.array([1e-8, 1e-6, 1.0, 1.0])),
     "of all sizes": (0.0, np.array([1e6, 1.0, 1e-3, 1e-6])),
 }
-PROBLEMS = {"logistic": Logistic, "squares": LeastSquares, "poisson": Poisson, "three classes": Logistic}
+PROBLEMS = {
+    "logistic": Logistic,
+    "squares": LeastSquares,
+    "poisson": Poisson,
+    "three classes": Logistic,
+}
 
 
 def in_units(name, units, n=3000):
-    """Rows Z of ordinary size, the same rows X in other units, their labels or targets, and what made X of Z."""
+    """Rows Z of ordinary size, the same rows X in other units, their labels or targets, and what
+    made X of Z."""
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(n, 4))
     eta = Z @ [0.8, -0.5, 0.3, 0.0]
@@ -467,7 +529,8 @@ def in_units(name, units, n=3000):
 
 
 def optimum(problem, Z, y, w, precision):
-    """The penalised optimum of some rows of ordinary size, and the mean loss without the penalty, by scikit-learn."""
+    """The penalised optimum of some rows of ordinary size, and the mean loss without the penalty,
+    by scikit-learn."""
     model, target = likelihood(problem, y, np.unique(y) if problem.classifies else None)
     penalty = np.zeros((model.n_outputs, 5))
     penalty[:, :4] = precision
@@ -480,17 +543,22 @@ def test_the_path_is_that_of_all_rows_in_any_units(name, units):
     Z, X, y, center, scale = in_units(name, units)
     problem = PROBLEMS[name](l2=1e-3 * float(scale.max() ** 2))
     matched = MatchedCoreset(problem, random_state=0).fit(X, y)
-    few, w = matched.indices_, matched.weights_
+    few = matched.indices_
+    w = matched.weights_
     precision = problem.l2 * len(y) / scale**2
     every = optimum(problem, Z, y, np.ones(len(y)), precision)
     chosen = optimum(problem, Z[few], y[few], w, precision)
-    if name == "three classes":  # of which a constant may be taken from all intercepts
-        chosen, every = ((c.reshape(3, 5) - c.reshape(3, 5).mean(0)).ravel() for c in (chosen, every))
+    # of which a constant may be taken from all intercepts
+    if name == "three classes":
+        chosen, every = (
+            (c.reshape(3, 5) - c.reshape(3, 5).mean(0)).ravel() for c in (chosen, every)
+        )
     np.testing.assert_allclose(chosen, every, rtol=1e-6, atol=1e-6)
     assert len(few) <= matched.n_equations_
     if name != "three classes":
         assert matched.excess(X, y) < 1e-3
-    if name == "squares":  # the parameters that were matched are none
+    # the parameters that were matched are none
+    if name == "squares":
         return
     middle = matched.parameters_[1].reshape(-1, 5)
     eta = Z @ (middle[:, :4] * scale).T + middle[:, 4:].T + center @ middle[:, :4].T
@@ -505,7 +573,8 @@ def test_the_path_is_that_of_all_rows_in_any_units(name, units):
 def test_the_posterior_is_that_of_all_rows_in_any_units(name, units):
     Z, X, y, center, scale = in_units(name, units)
     if name == "squares":
-        y = y - 1e7  # a prior of deviation 1 is not for an intercept of this size
+        # a prior of deviation 1 is not for an intercept of this size
+        y = y - 1e7
     problem = PROBLEMS[name]()
     matched = MatchedCoreset(problem, at="posterior", random_state=0).fit(X, y)
     model, target = likelihood(problem, y)
@@ -526,17 +595,24 @@ def test_the_posterior_is_that_of_all_rows_in_any_units(name, units):
 
 def test_columns_that_are_constant_or_collinear_far_from_zero_change_no_model():
     Z, _, y, *_ = in_units("logistic", "tiny")
-    odd = np.column_stack([Z, Z[:, 0] + 1e6, np.full(len(y), 1e6), np.zeros(len(y)), 0.1 * np.ones(len(y))])
+    odd = np.column_stack(
+        [Z, Z[:, 0] + 1e6, np.full(len(y), 1e6), np.zeros(len(y)), 0.1 * np.ones(len(y))]
+    )
     matched = MatchedCoreset(Logistic(l2=1e-3), random_state=0).fit(odd, y)
     assert matched.excess(odd, y) < 1e-3
     few = matched.indices_
     same = np.column_stack([Z, Z[:, 0]])
 
     def model(X, y, w):
-        return LogisticRegression(C=1 / (1e-3 * len(Z)), tol=1e-10, max_iter=1000).fit(X, y, sample_weight=w)
+        return LogisticRegression(C=1 / (1e-3 * len(Z)), tol=1e-10, max_iter=1000).fit(
+            X, y, sample_weight=w
+        )
 
-    every, chosen = model(same, y, None), model(same[few], y[few], matched.weights_)
-    np.testing.assert_allclose(chosen.decision_function(same), every.decision_function(same), atol=1e-4)
+    every = model(same, y, None)
+    chosen = model(same[few], y[few], matched.weights_)
+    np.testing.assert_allclose(
+        chosen.decision_function(same), every.decision_function(same), atol=1e-4
+    )
     at_posterior = MatchedCoreset(Logistic(), at="posterior", random_state=0).fit(odd, y)
     assert at_posterior.kl_ < 1e-3
 
@@ -545,7 +621,8 @@ def test_columns_that_are_constant_or_collinear_far_from_zero_change_no_model():
 def test_relations_hold_far_from_zero(at):
     Z, X, y, *_ = in_units("logistic", "each elsewhere", n=1200)
     rng = np.random.default_rng(0)
-    rows, columns = rng.permutation(len(y)), rng.permutation(4)
+    rows = rng.permutation(len(y))
+    columns = rng.permutation(4)
     counts = 1 + rng.integers(0, 3, len(y))
     twice = np.repeat(np.arange(len(y)), counts)
     blocks = Blocks(X, y, rows=300)
@@ -554,7 +631,10 @@ def test_relations_hold_far_from_zero(at):
         fits = {
             "as it is": (np.arange(len(y)), MatchedCoreset(at=at, random_state=0).fit(X, y)),
             "rows": (rows, MatchedCoreset(at=at, random_state=0).fit(X[rows], y[rows])),
-            "columns": (np.arange(len(y)), MatchedCoreset(at=at, random_state=0).fit(X[:, columns], y)),
+            "columns": (
+                np.arange(len(y)),
+                MatchedCoreset(at=at, random_state=0).fit(X[:, columns], y),
+            ),
             "labels": (np.arange(len(y)), MatchedCoreset(at=at, random_state=0).fit(X, 1 - y)),
             "blocks": (np.arange(len(y)), MatchedCoreset(at=at, random_state=0).fit(blocks)),
             "weights": (np.arange(len(y)), MatchedCoreset(at=at, random_state=0).fit(X, y, counts)),
@@ -566,7 +646,9 @@ def test_relations_hold_far_from_zero(at):
     for name, (places, matched) in fits.items():
         w = np.bincount(places[matched.indices_], matched.weights_, len(y))
         weights = counts if name in ("weights", "duplicates") else np.ones(len(y))
-        best = best_for(Rows(model, Z, target, weights), np.append(np.full(4, 12.0), 0), np.zeros(5))
+        best = best_for(
+            Rows(model, Z, target, weights), np.append(np.full(4, 12.0), 0), np.zeros(5)
+        )
         values = model.values(best + theta, Z, target)
         delta = (w - weights) @ values
         assert delta.var() < (0.05 if at == "path" else 1e-2), name
@@ -585,22 +667,28 @@ def test_features_far_from_zero_keep_their_sums_about_their_mean():
         assert np.abs(w @ moved[rows] - weights @ moved).max() < 1e-9, far
 
 
-# The check -----------------------------------------------------------------------------------------------------------
+# The check ---------------------------------------------------------------------------------------
 
 
 def sampled(problem, X, y, w, prior=1.0, n=1500, seed=0):
-    """Draws of a posterior by importance resampling around its mode: what a chain on these rows would give."""
+    """Draws of a posterior by importance resampling around its mode: what a chain on these rows
+    would give."""
     model, t = likelihood(problem, y)
     rng = np.random.default_rng(seed)
     rows = Rows(model, X, t, w)
     pilot, log_prior, _ = find_pilot(rows, prior, None)
     theta = pilot.draws(20 * n, rng, inflation=1.3)
-    lw = rows.sums(theta) + log_prior(theta) - Pilot(pilot.modes, 1.3 * pilot.roots).log_density(theta)
+    lw = (
+        rows.sums(theta)
+        + log_prior(theta)
+        - Pilot(pilot.modes, 1.3 * pilot.roots).log_density(theta)
+    )
     return theta[rng.choice(len(theta), n, p=np.exp(lw - logsumexp(lw)))]
 
 
 def attacked():
-    """Cases of an attack on the method: what is done, the draws made on the rows, and the words that are due."""
+    """Cases of an attack on the method: what is done, the draws made on the rows, and the words
+    that are due."""
     X, eta, rng = linear_data(n=3000, d=10)
     y = (rng.random(len(X)) < expit(eta)).astype(int)
 
@@ -612,16 +700,24 @@ def attacked():
     yield "the prior three times narrower", good, chain(good, prior=0.3), {"refuse"}
     model, t = likelihood(Logistic(), y)
     pilot = find_pilot(Rows(model, X, t, np.ones(len(X))), 1.0, None)[0]
-    few = MatchedCoreset(Logistic(), at=pilot.draws(12, np.random.default_rng(0), inflation=1.2)).fit(X, y)
+    few = MatchedCoreset(
+        Logistic(), at=pilot.draws(12, np.random.default_rng(0), inflation=1.2)
+    ).fit(X, y)
     yield "as many draws as parameters", few, chain(few), {"refuse"}
-    some = MatchedCoreset(Logistic(), at=pilot.draws(39, np.random.default_rng(0), inflation=1.2)).fit(X, y)
+    some = MatchedCoreset(
+        Logistic(), at=pilot.draws(39, np.random.default_rng(0), inflation=1.2)
+    ).fit(X, y)
     yield "half of q draws", some, chain(some), {"refuse", "use the weights"}
-    wrong = find_pilot(Rows(model, X[:60], t[:60], np.ones(60)), 1.0, None)[0].draws(77, rng) * 0.1 + 2.0
+    wrong = (
+        find_pilot(Rows(model, X[:60], t[:60], np.ones(60)), 1.0, None)[0].draws(77, rng) * 0.1
+        + 2.0
+    )
     far = MatchedCoreset(Logistic(), at=wrong).fit(X, y)
     yield "a pilot many deviations off", far, chain(far), {"refuse"}
     yield "a prior far off", good, chain(good, prior=0.01), {"refuse"}
     random = MatchedCoreset(Logistic(), at=np.zeros((1, 11))).fit(X, y)
-    random.indices_, random.weights_ = np.arange(300), np.full(300, 10.0)
+    random.indices_ = np.arange(300)
+    random.weights_ = np.full(300, 10.0)
     yield "random rows", random, chain(random), {"refuse"}
 
 
@@ -631,11 +727,15 @@ def attacks():
         warnings.simplefilter("ignore")
         X, eta, rng = linear_data(n=3000, d=10)
         y = (rng.random(len(X)) < expit(eta)).astype(int)
-        return [(name, matched.check(draws, X, y), words) for name, matched, draws, words in attacked()]
+        return [
+            (name, matched.check(draws, X, y), words) for name, matched, draws, words in attacked()
+        ]
 
 
 def test_the_check_says_what_the_draws_can_show(attacks):
-    assert [(name, found.verdict) for name, found, words in attacks if found.verdict not in words] == []
+    assert [
+        (name, found.verdict) for name, found, words in attacks if found.verdict not in words
+    ] == []
     assert {found.verdict for _, found, _ in attacks} >= {"use the draws", "refuse"}
 
 
@@ -644,10 +744,14 @@ def test_a_small_pareto_k_alone_is_no_certificate():
     uniform = np.random.default_rng(0).uniform(0, 50, size=2000)
     for log_weights in (far, uniform):
         assert check_log_weights(log_weights).verdict == "refuse"
-    assert check_log_weights(np.full(200, 5.0)).verdict == "refuse"  # the same, and far from zero
+    # the same, and far from zero
+    assert check_log_weights(np.full(200, 5.0)).verdict == "refuse"
     tiny = check_log_weights(np.random.default_rng(0).standard_t(1.5, size=500) * 1e-4)
     assert tiny.verdict == "use the draws"
-    assert check_log_weights(np.random.default_rng(1).normal(0, 0.6, size=2000)).verdict == "use the weights"
+    assert (
+        check_log_weights(np.random.default_rng(1).normal(0, 0.6, size=2000)).verdict
+        == "use the weights"
+    )
     with pytest.raises(ValueError, match="at least 100 draws, got 3"):
         check_log_weights(np.zeros(3))
 
@@ -668,15 +772,19 @@ def autoregressive(rho, chains, S, p, seed):
 @pytest.mark.parametrize("rho", [0.0, 0.5, 0.9, 0.97])
 @pytest.mark.parametrize(("chains", "S", "p"), [(1, 1000, 3), (4, 500, 10), (30, 40, 5)])
 def test_right_chains_keep_steins_identities_however_they_dawdle(chains, S, p, rho):
-    found = [stein_test(z, -z) for z in (autoregressive(rho, chains, S, p, seed) for seed in range(20))]
-    if S * (1 - rho) / (1 + rho) > 1:  # chains that are shorter than their memory are chains that disagree
+    found = [
+        stein_test(z, -z) for z in (autoregressive(rho, chains, S, p, seed) for seed in range(20))
+    ]
+    # chains that are shorter than their memory are chains that disagree
+    if S * (1 - rho) / (1 + rho) > 1:
         assert sum(one.wrong for one in found) <= 1
     if S >= 500:
         expected = chains * S * (1 - rho) / (1 + rho)
         assert 0.4 * expected < np.median([one.n_independent for one in found]) < 1.6 * expected
 
 
-WRONG = {  # what is done to independent draws z of a standard Gaussian, of which there are 2,000
+# what is done to independent draws z of a standard Gaussian, of which there are 2,000
+WRONG = {
     "shifted by .3": lambda z: z + 0.3 * (np.arange(z.shape[2]) == 0),
     "too wide": lambda z: 1.2 * z,
     "too narrow": lambda z: 0.8 * z,
@@ -700,12 +808,14 @@ def walk(target, mode, root, seed, *, chains=20, S=75, thin=12):
     rng = np.random.default_rng(seed)
     p = len(mode)
     theta = mode + rng.normal(size=(chains, p)) @ root.T
-    value, kept = target(theta), []
+    value = target(theta)
+    kept = []
     for step in range(200 + S * thin):
         new = theta + 2.0 / np.sqrt(p) * rng.normal(size=(chains, p)) @ root.T
         there = target(new)
         goes = np.log(rng.random(chains)) < there - value
-        theta, value = np.where(goes[:, None], new, theta), np.where(goes, there, value)
+        theta = np.where(goes[:, None], new, theta)
+        value = np.where(goes, there, value)
         if step >= 200 and step % thin == 0:
             kept.append(theta)
     return np.array(kept).swapaxes(0, 1)
@@ -729,19 +839,29 @@ CHAINED = ["logistic", "poisson", "three classes", "student", "weibull"]
 def test_the_check_tells_chains_on_the_rows_from_all_others(name):
     rng = np.random.default_rng(0)
     Z, _, y, *_ = in_units(name if name in PROBLEMS else "logistic", "tiny", n=1500)
-    problem, start, prior = PROBLEMS.get(name), None, 1.0
+    problem = PROBLEMS.get(name)
+    start = None
+    prior = 1.0
     if problem:
         problem = problem()
     elif name == "student":
-        problem, y, start = student, Z @ [1.0, 0.5, 0.0, -1.0] + rng.standard_t(4, size=1500), np.zeros(5)
+        problem = student
+        y = Z @ [1.0, 0.5, 0.0, -1.0] + rng.standard_t(4, size=1500)
+        start = np.zeros(5)
     else:
-        problem, y, start, prior = weibull, np.exp(0.5 * Z[:, 0]) * rng.weibull(1.5, 1500), np.zeros(5), half_wide_prior
-    matched = MatchedCoreset(problem, at="posterior", start=start, prior=prior, random_state=0).fit(Z, y)
+        problem = weibull
+        y = np.exp(0.5 * Z[:, 0]) * rng.weibull(1.5, 1500)
+        start = np.zeros(5)
+        prior = half_wide_prior
+    matched = MatchedCoreset(problem, at="posterior", start=start, prior=prior, random_state=0).fit(
+        Z, y
+    )
     model, target = likelihood(problem, y)
     every = Rows(model, Z, target, np.ones(len(y)))
     few = every.take(matched.indices_, matched.weights_)
     pilot, log_prior, _ = find_pilot(few, prior, start)
-    mode, root = pilot.modes[0], pilot.roots[0]
+    mode = pilot.modes[0]
+    root = pilot.roots[0]
     deviations = np.sqrt((root**2).sum(1))
 
     def chain(change=None, times=1.0, rows=few, seed=0):
@@ -756,14 +876,20 @@ def test_the_check_tells_chains_on_the_rows_from_all_others(name):
         "half the weights": chain(times=0.5),
         "twice the weights": chain(times=2.0),
         "squared weights": chain(rows=squared),
-        "another prior": chain(change=lambda t: -0.5 * ((t - mode - 2 * deviations) ** 2 / deviations**2).sum(1)),
+        "another prior": chain(
+            change=lambda t: -0.5 * ((t - mode - 2 * deviations) ** 2 / deviations**2).sum(1)
+        ),
         "a factor of a transform": chain(change=lambda t: log_prior(t) + t @ (1 / deviations)),
         "shifted": chain() + 0.3 * deviations,
         "copies of the mode": np.repeat(mode[None], 500, axis=0),
-        "stuck": mode + 3 * root[:, 0] + 1e-4 * np.cumsum(rng.normal(size=(500, len(mode))), 0) @ root.T,
+        "stuck": mode
+        + 3 * root[:, 0]
+        + 1e-4 * np.cumsum(rng.normal(size=(500, len(mode))), 0) @ root.T,
         "anywhere": rng.uniform(-100, 100, size=(500, len(mode))),
     }
-    assert [name for name, draws in wrong.items() if matched.check(draws, Z, y).verdict != "refuse"] == []
+    assert [
+        name for name, draws in wrong.items() if matched.check(draws, Z, y).verdict != "refuse"
+    ] == []
     said = str(matched.check(wrong["shifted"], Z, y))
     assert "not draws of the posterior on the rows" in said
     few_draws = matched.check(chain(seed=1)[:, :15], Z, y)
@@ -774,7 +900,11 @@ def test_draws_far_from_zero_are_tested_in_their_own_units():
     _, X, y, *_ = in_units("logistic", "each elsewhere")
     matched = MatchedCoreset(at="posterior", random_state=0).fit(X, y)
     model, target = likelihood(Logistic(), y)
-    few = Rows(model, X, target, np.ones(len(y))).take(matched.indices_, matched.weights_).moved("posterior")
+    few = (
+        Rows(model, X, target, np.ones(len(y)))
+        .take(matched.indices_, matched.weights_)
+        .moved("posterior")
+    )
     pilot, log_prior, _ = find_pilot(few, 1.0, None)
     draws = walk(lambda t: few.sums(t) + log_prior(t), pilot.modes[0], pilot.roots[0], 0)
     draws = np.array([model.outer(chain) for chain in draws])
@@ -791,13 +921,18 @@ def test_a_check_says_why_the_draws_were_not_tested():
     assert "not tested: give check the prior" in str(path.check(draws, X, y))
     assert path.check(draws, X, y, prior=1.0).verdict == "refuse"
 
-    def exponential(theta, X, y):  # of a rate that is positive
+    # of a rate that is positive
+    def exponential(theta, X, y):
         return np.where(theta > 0, np.log(np.maximum(theta, 1e-300)) - theta * y, -np.inf)
 
     times = rng.exponential(size=(600, 1))
-    matched = MatchedCoreset(exponential, at="posterior", start=[1.0], random_state=0).fit(times, times[:, 0])
+    matched = MatchedCoreset(exponential, at="posterior", start=[1.0], random_state=0).fit(
+        times, times[:, 0]
+    )
     near = np.abs(rng.normal(0, 1e-3, size=(400, 1))) + 1e-6
-    assert "not tested: the density ends next to some of them" in str(matched.check(near, times, times[:, 0]))
+    assert "not tested: the density ends next to some of them" in str(
+        matched.check(near, times, times[:, 0])
+    )
 
 
 def test_names_of_the_release_before_still_work():
@@ -809,7 +944,8 @@ def test_names_of_the_release_before_still_work():
         assert handful.matching.Check is DrawsReport
 
 
-LOG_WEIGHTS = {  # in words: what is right of them
+# in words: what is right of them
+LOG_WEIGHTS = {
     "equal": (np.zeros(1000), "use the draws"),
     "nearly equal": (0.05 * np.random.default_rng(0).normal(size=1000), "use the draws"),
     "equal, of four chains": (np.zeros((4, 250)), "use the draws"),
@@ -824,7 +960,10 @@ LOG_WEIGHTS = {  # in words: what is right of them
     "one is no number": (outlier(1000, np.nan), "refuse"),
     "one is infinite": (outlier(1000, np.inf), "refuse"),
     "one counts nothing": (outlier(1000, np.log(1e-4)), "use the weights"),
-    "shifted by .31 deviations": (0.31 * np.random.default_rng(0).normal(size=4000), "use the weights"),
+    "shifted by .31 deviations": (
+        0.31 * np.random.default_rng(0).normal(size=4000),
+        "use the weights",
+    ),
     "as large as floats": (np.tile([1e308, -1e308], 500), "refuse"),
 }
 
@@ -833,12 +972,16 @@ LOG_WEIGHTS = {  # in words: what is right of them
 def test_log_weights_get_the_verdict_that_is_right_in_words(name):
     log_weights, words = LOG_WEIGHTS[name]
     assert check_log_weights(log_weights).verdict == words
-    assert check_log_weights(np.random.default_rng(1).permutation(np.ravel(log_weights))).verdict == words
+    assert (
+        check_log_weights(np.random.default_rng(1).permutation(np.ravel(log_weights))).verdict
+        == words
+    )
 
 
 VECTORS = st.builds(
     lambda seed, n, deviation, heights, freedom, digits: np.round(
-        np.append(heights, deviation * np.random.default_rng(seed).standard_t(freedom, size=n)), digits
+        np.append(heights, deviation * np.random.default_rng(seed).standard_t(freedom, size=n)),
+        digits,
     ),
     st.integers(0, 10**6),
     st.integers(100, 3000),
@@ -853,13 +996,15 @@ VECTORS = st.builds(
 @given(VECTORS, st.floats(-0.5, 0.5))
 def test_a_verdict_is_right_of_every_vector_of_log_weights(scale, log_weights, constant):
     log_weights = scale * log_weights
-    found, n = check_log_weights(log_weights), len(log_weights)
+    found = check_log_weights(log_weights)
+    n = len(log_weights)
     share = np.exp(log_weights - logsumexp(log_weights))
     effective = 1 / (share**2).sum()
     np.testing.assert_allclose(found.weights, share, rtol=1e-9)
     assert np.isclose(found.n_effective, effective)
     assert found.kl > 0.99 * (share @ np.log(np.maximum(n * share, 1e-300))) - 1e-12
-    if found.verdict == "use the draws":  # equal weights tell the same: of any event, and of any mean
+    # equal weights tell the same: of any event, and of any mean
+    if found.verdict == "use the draws":
         assert np.abs(share - 1 / n).sum() / 2 <= 0.05
         assert share.max() < 0.015
         assert effective >= 200
@@ -870,7 +1015,10 @@ def test_a_verdict_is_right_of_every_vector_of_log_weights(scale, log_weights, c
         assert effective < 200
     if np.abs(log_weights - log_weights.mean()).max() < 0.04 and abs(log_weights.mean()) < 0.9:
         assert found.verdict == ("use the draws" if effective >= 200 else "make more draws")
-    if found.verdict in ("use the draws", "use the weights") and share[share > 1.1 / n].sum() > 0.021:
+    if (
+        found.verdict in ("use the draws", "use the weights")
+        and share[share > 1.1 / n].sum() > 0.021
+    ):
         assert found.pareto_k < 0.7
     other = check_log_weights(np.random.default_rng(0).permutation(log_weights))
     assert (other.verdict, other.kl, other.variance, other.mean) == (
@@ -903,17 +1051,19 @@ def test_what_is_no_vector_of_log_weights_is_refused(log_weights, words):
 @pytest.mark.parametrize("k", [-0.2, 0.3, 0.7, 1.2])
 def test_pareto_k_is_that_of_the_tail(k):
     u = (np.arange(20_000) + 0.5) / 20_000
-    weights = ((1 - u) ** -k - 1) / k  # quantiles of the generalised Pareto distribution
+    # quantiles of the generalised Pareto distribution
+    weights = ((1 - u) ** -k - 1) / k
     assert abs(pareto_k(np.log(weights)) - k) < 0.05
     stats = pytest.importorskip("arviz_stats.base").array_stats
     noisy = np.random.default_rng(0).permutation(np.log(weights))[:2000]
     assert abs(pareto_k(noisy) - float(np.asarray(stats.psislw(-noisy)[1]))) < 0.02
 
 
-# Input ---------------------------------------------------------------------------------------------------------------
+# Input -------------------------------------------------------------------------------------------
 
 
-REFUSED = [  # options, and the words that refuse them
+# options, and the words that refuse them
+REFUSED = [
     (dict(problem=student, at="posterior"), "start must be given"),
     (dict(problem=student), "at='path' is for"),
     (dict(problem=Poisson(l2=0.0)), "l2 of Poisson"),
@@ -924,7 +1074,10 @@ REFUSED = [  # options, and the words that refuse them
     (dict(problem=np.ones((10, 300))), "recombine"),
     (dict(at=np.zeros((9, 4))), "must hold 3 coefficients"),
     (dict(at="posterior", prior=[1.0, 1.0]), "one or 3, got 2"),
-    (dict(at="posterior", start=np.zeros(4)), r"start must hold 3 coefficients, intercepts after them, got \(1, 4\)"),
+    (
+        dict(at="posterior", start=np.zeros(4)),
+        r"start must hold 3 coefficients, intercepts after them, got \(1, 4\)",
+    ),
     (dict(at="posterior", start=np.zeros(3) * 1j), "start must hold real numbers"),
     (dict(at="posterior", prior=lambda theta: -np.abs(theta)), r"prior must give shape \(1,\)"),
 ]
@@ -943,11 +1096,14 @@ def test_what_rows_cannot_give_is_refused_by_name():
     with pytest.raises(ValueError, match="at least 0"):
         MatchedCoreset(Poisson()).fit(X, -1 - y)
 
-    def latent(theta, X, y):  # a parameter for each row
+    # a parameter for each row
+    def latent(theta, X, y):
         return -0.5 * (y - theta[:, X[:, 0].astype(int)]) ** 2
 
     with pytest.raises(ValueError, match="one or two rows each"):
-        MatchedCoreset(latent, at="posterior", start=np.zeros(300)).fit(np.arange(300.0)[:, None], eta)
+        MatchedCoreset(latent, at="posterior", start=np.zeros(300)).fit(
+            np.arange(300.0)[:, None], eta
+        )
     matched = MatchedCoreset(at="path").fit(X, y + (rng.random(300) < 0.3))
     with pytest.raises(ValueError, match="9 coefficients"):
         matched.check(np.zeros((200, 7)), X, y)
@@ -970,7 +1126,8 @@ def test_odd_data_are_matched_as_they_are():
     y = (rng.random(600) < expit(eta)).astype(int)
     plain = MatchedCoreset(at="posterior", random_state=0).fit(X, y)
     words = np.where(y == 1, "yes", "no").astype(object)
-    absent = np.concatenate([y, np.full(9, 2)]), np.repeat([1.0, 0.0], [600, 9])  # a class whose rows do not count
+    # a class whose rows do not count
+    absent = np.concatenate([y, np.full(9, 2)]), np.repeat([1.0, 0.0], [600, 9])
     for X_same, y_same in ((X, words), (X.tolist(), y.tolist()), (np.asfortranarray(X), y == 1)):
         same = MatchedCoreset(at="posterior", random_state=0).fit(X_same, y_same)
         np.testing.assert_array_equal(same.indices_, plain.indices_)
@@ -987,7 +1144,8 @@ def test_odd_data_are_matched_as_they_are():
     }
     for name, (X_odd, labels, weights) in odd.items():
         for at in ("path", "posterior"):
-            with warnings.catch_warnings():  # a class without rows has no Gaussian posterior
+            # a class without rows has no Gaussian posterior
+            with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 matched = MatchedCoreset(at=at, random_state=0).fit(X_odd, labels, weights)
             w = np.ones(len(labels)) if weights is None else weights
@@ -1007,8 +1165,12 @@ def test_log_likelihoods_of_any_rows_are_of_the_classes_that_were_fitted():
     matched = MatchedCoreset(size=100).fit(X, y)
     draws = rng.normal(size=(20, 9))
     every = matched.log_likelihood(draws, X, y)
-    np.testing.assert_array_equal(matched.log_likelihood(draws, X[y == "b"], y[y == "b"]), every[:, y == "b"])
-    np.testing.assert_allclose(matched.log_likelihood(draws, Blocks(X, y, rows=250)), every, rtol=1e-12)
+    np.testing.assert_array_equal(
+        matched.log_likelihood(draws, X[y == "b"], y[y == "b"]), every[:, y == "b"]
+    )
+    np.testing.assert_allclose(
+        matched.log_likelihood(draws, Blocks(X, y, rows=250)), every, rtol=1e-12
+    )
     with pytest.raises(ValueError, match=r"y must hold the classes .* besides"):
         matched.log_likelihood(draws, X[:2], ["a", "d"])
     with pytest.raises(ValueError, match="take from the data"):
@@ -1026,16 +1188,22 @@ def test_what_needs_all_rows_is_right_from_all_rows_with_the_draws():
     _, y_small, w = matched.take(y[:, None], y)
     assert len(w) <= 3
 
-    def evidence(y, w):  # the logarithm of the integral over a prior of unit deviation, by hand
-        n, s = w.sum(), w @ y
+    # the logarithm of the integral over a prior of unit deviation, by hand
+    def evidence(y, w):
+        n = w.sum()
+        s = w @ y
         return -0.5 * (n * np.log(2 * np.pi) + w @ y**2 + np.log(1 + n) - s**2 / (1 + n))
 
     assert abs(evidence(y_small, w) - evidence(y, np.ones(500))) < 1e-8
     draws = (w @ y_small + np.sqrt(1 + w.sum()) * rng.normal(size=4000)) / (1 + w.sum())
     values = matched.log_likelihood(draws[:, None], y[:, None], y)
-    left_out = np.log(4000) - logsumexp(-values, axis=0)  # importance sampling, Gelfand, Dey and Chang 1992
-    n, rest = 499, y.sum() - y
-    exact = -0.5 * (y - rest / (1 + n)) ** 2 / (1 + 1 / (1 + n)) - 0.5 * np.log(2 * np.pi * (1 + 1 / (1 + n)))
+    # importance sampling, Gelfand, Dey and Chang 1992
+    left_out = np.log(4000) - logsumexp(-values, axis=0)
+    n = 499
+    rest = y.sum() - y
+    exact = -0.5 * (y - rest / (1 + n)) ** 2 / (1 + 1 / (1 + n)) - 0.5 * np.log(
+        2 * np.pi * (1 + 1 / (1 + n))
+    )
     assert abs(left_out.sum() - exact.sum()) < 0.1
     assert matched.check(draws[:, None], y[:, None], y).verdict == "use the draws"
 
@@ -1055,7 +1223,10 @@ def test_a_mode_that_does_not_exist_is_an_error():
 
 def test_numbers_taken_for_classes_are_refused_at_once():
     X, y = load_diabetes(return_X_y=True)
-    with pytest.raises(ValueError, match=r"214 outputs have 2354 parameters, no fewer than the 442 rows.*LeastSquares"):
+    with pytest.raises(
+        ValueError,
+        match=r"214 outputs have 2354 parameters, no fewer than the 442 rows.*LeastSquares",
+    ):
         MatchedCoreset().fit(X, y)
 
 

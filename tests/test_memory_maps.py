@@ -1,7 +1,8 @@
-"""Memory maps: an array that fits or does not. What is done with its rows never depends on its type.
+"""Memory maps: an array that fits or does not. What is done with its rows never depends on its
+type.
 
-joblib hands arrays above a size to its workers as read-only memory maps (joblib#1023, scikit-learn#15810), so a choice
-that depended on the type would depend on the number of processes.
+joblib hands arrays above a size to its workers as read-only memory maps (joblib#1023,
+scikit-learn#15810), so a choice that depended on the type would depend on the number of processes.
 """
 
 import warnings
@@ -38,7 +39,8 @@ from sklearn.base import clone
 from sklearn.ensemble import VotingClassifier
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 
-N, D = 400, 6
+N = 400
+D = 6
 SELECTORS = [
     UniformCoreset(20, random_state=0),
     StratifiedCoreset(20, random_state=0),
@@ -51,7 +53,9 @@ SELECTORS = [
     SVMCoreset(20, random_state=0),
     BilevelCoreset(Logistic(l2=1e-2), size=20, random_state=0),
     MatchedCoreset(Logistic(l2=1e-2)),
-    AnyEstimatorCoreset(SGDClassifier(random_state=0), size=20, n_draws=2, n_exchanges=2, random_state=0),
+    AnyEstimatorCoreset(
+        SGDClassifier(random_state=0), size=20, n_draws=2, n_exchanges=2, random_state=0
+    ),
 ]
 STREAMS = [
     MergeReduce(KCenter(), size=20, leaf_size=100, random_state=0),
@@ -61,9 +65,15 @@ STREAMS = [
 MODELS = [
     (LinearSVM(l2=1e-2), ("predict", "decision_function")),
     (VCGMM(3, random_state=0), ("predict", "transform", "score_samples", "predict_proba")),
-    (VCGMM(3, coreset_size=100, random_state=0), ("predict", "transform", "score_samples", "predict_proba")),
+    (
+        VCGMM(3, coreset_size=100, random_state=0),
+        ("predict", "transform", "score_samples", "predict_proba"),
+    ),
     (MiniBatchKMeans(3, random_state=0), ("predict", "transform")),
-    (CoresetEstimator(KCenter(30, random_state=0), LogisticRegression()), ("predict", "predict_proba")),
+    (
+        CoresetEstimator(KCenter(30, random_state=0), LogisticRegression()),
+        ("predict", "predict_proba"),
+    ),
 ]
 
 
@@ -93,7 +103,11 @@ def maps(array, folder):
 
 
 def attributes(fitted):
-    return {name: value for name, value in vars(fitted).items() if name.endswith("_") and not name.startswith("_")}
+    return {
+        name: value
+        for name, value in vars(fitted).items()
+        if name.endswith("_") and not name.startswith("_")
+    }
 
 
 def same(found, expected):
@@ -104,7 +118,9 @@ def same(found, expected):
 
 
 def fitted(model, X, y, w):
-    takes = "sample_weight" in model.fit.__code__.co_varnames and not isinstance(model, MatchedCoreset)
+    takes = "sample_weight" in model.fit.__code__.co_varnames and not isinstance(
+        model, MatchedCoreset
+    )
     model = clone(model)
     return model.fit(X, y, w) if takes else model.fit(X, y)
 
@@ -134,14 +150,18 @@ def test_a_stream_of_a_memory_map_is_that_of_the_array(stream, data, tmp_path):
 
 
 @pytest.mark.parametrize(("model", "methods"), MODELS, ids=named(model for model, _ in MODELS))
-def test_what_a_model_says_of_a_memory_map_is_what_it_says_of_the_array(model, methods, data, tmp_path):
+def test_what_a_model_says_of_a_memory_map_is_what_it_says_of_the_array(
+    model, methods, data, tmp_path
+):
     X, y, w = data
     expected = fitted(model, X, y, w)
     for mapped in maps(X, tmp_path).values():
         found = fitted(model, mapped, y, w)
         same(attributes(found), attributes(expected))
         for method in methods:
-            np.testing.assert_array_equal(getattr(found, method)(mapped), getattr(expected, method)(X))
+            np.testing.assert_array_equal(
+                getattr(found, method)(mapped), getattr(expected, method)(X)
+            )
     centers = X[:3]
     assert quantization_error(mapped, centers, w) == quantization_error(X, centers, w)
 
@@ -150,7 +170,8 @@ def test_what_a_model_says_of_a_memory_map_is_what_it_says_of_the_array(model, m
 
 
 def fit_there(model, X, y, w, entries):
-    before, sources.ENTRIES = sources.ENTRIES, entries
+    before = sources.ENTRIES
+    sources.ENTRIES = entries
     try:
         found = fitted(model, X, y, w)
     finally:
@@ -158,7 +179,9 @@ def fit_there(model, X, y, w, entries):
     return attributes(found), type(X)
 
 
-@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, pd.DataFrame], ids=["array", "csr", "frame"])
+@pytest.mark.parametrize(
+    "form", [np.asarray, sparse.csr_array, pd.DataFrame], ids=["array", "csr", "frame"]
+)
 def test_a_worker_chooses_what_one_process_chooses(form, data):
     X, y, w = data
     rows = form(np.where(np.abs(X) > 0.5, X, 0.0))
@@ -175,18 +198,26 @@ def test_a_worker_chooses_what_one_process_chooses(form, data):
         same(found, attributes(fitted(model, rows, y, w)))
 
 
-@pytest.mark.parametrize("estimator", [SGDClassifier(random_state=0), LogisticRegression()], ids=["tried", "own"])
+@pytest.mark.parametrize(
+    "estimator", [SGDClassifier(random_state=0), LogisticRegression()], ids=["tried", "own"]
+)
 def test_any_estimator_coreset_of_two_processes_is_that_of_one(estimator, data):
     X, y, _ = data
     few = AnyEstimatorCoreset(estimator, size=20, n_draws=3, n_exchanges=4, random_state=0)
     alone, both = (clone(few).set_params(n_jobs=n_jobs).fit(X, y) for n_jobs in (1, 2))
-    same({**attributes(both), "trials": str(both.trials_)}, {**attributes(alone), "trials": str(alone.trials_)})
+    same(
+        {**attributes(both), "trials": str(both.trials_)},
+        {**attributes(alone), "trials": str(alone.trials_)},
+    )
 
 
 def test_a_coreset_estimator_in_a_vote_of_two_processes_is_that_of_one(data):
     X, y, _ = data
     few = CoresetEstimator(StratifiedCoreset(20, random_state=0), LogisticRegression())
-    votes = [VotingClassifier([("few", few), ("all", LogisticRegression())], n_jobs=n).fit(X, y) for n in (1, 2)]
+    votes = [
+        VotingClassifier([("few", few), ("all", LogisticRegression())], n_jobs=n).fit(X, y)
+        for n in (1, 2)
+    ]
     chosen = [vote.estimators_[0].selector_.indices_ for vote in votes]
     np.testing.assert_array_equal(*chosen)
 
@@ -201,7 +232,9 @@ def little_memory(monkeypatch):
 
 
 @pytest.mark.parametrize("selector", SELECTORS, ids=named(SELECTORS))
-def test_what_exceeds_half_of_the_memory_is_read_in_blocks_whatever_its_type(selector, data, tmp_path, little_memory):
+def test_what_exceeds_half_of_the_memory_is_read_in_blocks_whatever_its_type(
+    selector, data, tmp_path, little_memory
+):
     X, y, w = data
     found = []
     with warnings.catch_warnings(record=True) as given:
@@ -211,7 +244,9 @@ def test_what_exceeds_half_of_the_memory_is_read_in_blocks_whatever_its_type(sel
     told = [str(warning.message) for warning in given if "in blocks" in str(warning.message)]
     assert len(told) == (len(found) if selector._reads else 0)
     if selector._reads:
-        expected = fitted(selector, Blocks(X, y, None if isinstance(selector, MatchedCoreset) else w), None, None)
+        expected = fitted(
+            selector, Blocks(X, y, None if isinstance(selector, MatchedCoreset) else w), None, None
+        )
     else:
         expected = fitted(selector, X.tolist(), y, w)
     for one in found:
@@ -219,7 +254,9 @@ def test_what_exceeds_half_of_the_memory_is_read_in_blocks_whatever_its_type(sel
         np.testing.assert_array_equal(one.weights_, expected.weights_)
 
 
-def test_predictions_for_what_exceeds_half_of_the_memory_are_those_of_rows(data, monkeypatch, tmp_path):
+def test_predictions_for_what_exceeds_half_of_the_memory_are_those_of_rows(
+    data, monkeypatch, tmp_path
+):
     X, y, w = data
     for model, methods in MODELS:
         one = fitted(model, X, y, w)
@@ -255,7 +292,8 @@ def test_what_counts_are_the_bytes_of_the_numbers_that_are_read(rows, n_bytes, m
         monkeypatch.setattr(sources, "physical_memory", lambda memory=memory: memory)
         assert is_blocks(rows) == exceeds
     monkeypatch.setattr(sources, "ENTRIES", 1000)
-    assert not is_blocks(rows)  # one block in any case
+    # one block in any case
+    assert not is_blocks(rows)
 
 
 @pytest.mark.parametrize(
@@ -270,7 +308,9 @@ def test_what_counts_are_the_bytes_of_the_numbers_that_are_read(rows, n_bytes, m
         ("", {}, None),
     ],
 )
-def test_a_container_has_the_memory_that_its_control_group_allows(group, files, limit, tmp_path, monkeypatch):
+def test_a_container_has_the_memory_that_its_control_group_allows(
+    group, files, limit, tmp_path, monkeypatch
+):
     (tmp_path / "cgroup").write_text(group)
     for name, text in files.items():
         (tmp_path / "sys" / name).parent.mkdir(parents=True, exist_ok=True)

@@ -13,10 +13,13 @@ from sklearn.datasets import make_blobs
 def test_step_is_sculleys_loop(dtype):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 3)).astype(dtype)
-    centres, counts = X[:4].copy(), rng.random(4) * 5
-    indices, weights = rng.integers(50, size=30), rng.gamma(1, size=30)
+    centres = X[:4].copy()
+    counts = rng.random(4) * 5
+    indices = rng.integers(50, size=30)
+    weights = rng.gamma(1, size=30)
     weights[7] = 0
-    slow, slow_counts = centres.astype(float), counts.copy()
+    slow = centres.astype(float)
+    slow_counts = counts.copy()
     squares = ((X[indices, None].astype(float) - slow) ** 2).sum(axis=2)
     for i, c, r in zip(indices, squares.argmin(axis=1), weights):
         slow_counts[c] += r
@@ -24,13 +27,17 @@ def test_step_is_sculleys_loop(dtype):
             slow[c] = (1 - r / slow_counts[c]) * slow[c] + r / slow_counts[c] * X[i]
     norms = kmeans_step(X[indices], weights, centres, counts)
     tolerance = 1e-5 if dtype == np.float32 else 1e-12
-    np.testing.assert_allclose(norms, 2 * np.sqrt(squares.min(axis=1)), rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(
+        norms, 2 * np.sqrt(squares.min(axis=1)), rtol=tolerance, atol=tolerance
+    )
     np.testing.assert_allclose(centres, slow, rtol=tolerance, atol=tolerance)
     np.testing.assert_allclose(counts, slow_counts)
 
 
 def make_mixture(X, rng):
-    return MixtureSampler(distance_components(X, 5, random_state=rng), batch_size=50, random_state=rng)
+    return MixtureSampler(
+        distance_components(X, 5, random_state=rng), batch_size=50, random_state=rng
+    )
 
 
 def make_bandit(X, rng):
@@ -42,7 +49,9 @@ def test_comes_near_the_batch_algorithm_with_any_sampler(sampler):
     X, _ = make_blobs(2000, centers=5, cluster_std=1.0, random_state=0)
     start = KMeans(5, n_init=1, max_iter=1, random_state=0).fit(X).cluster_centers_
     batch = KMeans(5, init=start, n_init=1).fit(X)
-    ours = MiniBatchKMeans(5, sampler=sampler, batch_size=50, init=start, n_steps=600, random_state=0).fit(X)
+    ours = MiniBatchKMeans(
+        5, sampler=sampler, batch_size=50, init=start, n_steps=600, random_state=0
+    ).fit(X)
     assert ours.inertia_ < 1.02 * batch.inertia_
     assert -ours.score(X) == pytest.approx(ours.inertia_, rel=1e-6)
     assert ours.n_steps_ == 600
@@ -63,7 +72,9 @@ def test_sampler_hears_the_gradient_norms_times_the_sample_weight():
 
     sample_weight = np.arange(40) + 1.0
     start = X[:3]
-    model = MiniBatchKMeans(3, sampler=Recorder(), init=start, n_steps=1).fit(X, sample_weight=sample_weight)
+    model = MiniBatchKMeans(3, sampler=Recorder(), init=start, n_steps=1).fit(
+        X, sample_weight=sample_weight
+    )
     nearest = np.sqrt(((X[:10, None] - start) ** 2).sum(axis=2)).min(axis=1)
     np.testing.assert_allclose(heard[0], 2 * nearest * sample_weight[:10], atol=1e-12)
     assert model.counts_.sum() == pytest.approx(2 * sample_weight[:10].sum())
@@ -77,7 +88,9 @@ def test_importance_weights_leave_the_centre_of_one_cluster_unbiased():
     X = rng.normal(loc=(3, 0), size=(500, 2))
     ends = np.array(
         [
-            MiniBatchKMeans(1, sampler=make_mixture, n_steps=40, random_state=s).fit(X).cluster_centers_[0]
+            MiniBatchKMeans(1, sampler=make_mixture, n_steps=40, random_state=s)
+            .fit(X)
+            .cluster_centers_[0]
             for s in range(60)
         ]
     )
@@ -89,14 +102,19 @@ def test_partial_fit_is_one_step_on_the_batch():
     X, _ = make_blobs(300, centers=3, random_state=1)
     model = MiniBatchKMeans(3, random_state=0)
     model.partial_fit(X[:100])
-    centres, counts = model.cluster_centers_.copy(), model.counts_.copy()
+    centres = model.cluster_centers_.copy()
+    counts = model.counts_.copy()
     weights = np.linspace(0, 3, 200)
     model.partial_fit(X[100:], sample_weight=weights)
     kmeans_step(X[100:], weights, centres, counts)
     np.testing.assert_array_equal(model.cluster_centers_, centres)
     assert model.n_steps_ == 2
     assert model.labels_.shape == (200,)
-    streamed = MiniBatchKMeans(3, init=X[:3]).partial_fit(sparse.csr_array(X[:100])).partial_fit(sparse.csr_array(X))
+    streamed = (
+        MiniBatchKMeans(3, init=X[:3])
+        .partial_fit(sparse.csr_array(X[:100]))
+        .partial_fit(sparse.csr_array(X))
+    )
     assert streamed.counts_.sum() == 400
 
 
@@ -125,7 +143,9 @@ def test_minibatch_kmeans_far_from_the_origin_has_the_inertia_of_its_centres(off
     np.testing.assert_allclose(found.score(X), -(nearest.min(axis=1) ** 2).sum(), rtol=1e-6)
 
 
-@pytest.mark.parametrize("estimator", [MiniBatchKMeans(5, random_state=0), VCGMM(5, random_state=0)])
+@pytest.mark.parametrize(
+    "estimator", [MiniBatchKMeans(5, random_state=0), VCGMM(5, random_state=0)]
+)
 def test_transform_far_from_the_origin_gives_distances(estimator):
     X = far_clusters(1e6)
     found = estimator.fit(X)

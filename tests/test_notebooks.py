@@ -1,4 +1,5 @@
-"""Every notebook runs at profile quick and leaves the numbers in tests/expected/ (see the README there)."""
+"""Every notebook runs at profile quick and leaves the numbers in tests/expected/ (see the README
+there)."""
 
 import json
 import shutil
@@ -15,7 +16,8 @@ from handful_papers.run import NOTEBOOKS, compare, plan
 
 EXPECTED = ROOT / "tests" / "expected"
 NAMES = names()
-# Begun first, so that no process ends the suite alone with a long one: half a minute or more on a quiet core.
+# Begun first, so that no process ends the suite alone with a long one: half a minute or more on a
+# quiet core.
 LONG = [
     "own/any_trainer",
     "bico/fig10_active_learning",
@@ -39,7 +41,8 @@ def test_each_notebook_has_its_entry_its_expected_numbers_and_a_link_in_the_inde
 def lint(name):
     """What is wrong with a notebook's source and its figure's entry: a list of sentences."""
     cells = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
-    code, wrong = [c for c in cells if c["cell_type"] == "code"], []
+    code = [c for c in cells if c["cell_type"] == "code"]
+    wrong = []
     if any(c.get("outputs") or c.get("execution_count") for c in code):
         wrong.append("has outputs; strip them: nbstripout")
     if (lines := sum(len("".join(c["source"]).splitlines()) for c in code)) > 200:
@@ -47,7 +50,9 @@ def lint(name):
     runs = {profile: plan(profile, [name])[0] for profile in PROFILES}
     if runs["quick"].given:
         wrong.append("the cell holds the quick values; the entry of quick has its minutes alone")
-    if lost := sorted(set(runs["laptop"].given) - set(runs["paper"].given) - {"n_jobs", "show", "device"}):
+    if lost := sorted(
+        set(runs["laptop"].given) - set(runs["paper"].given) - {"n_jobs", "show", "device"}
+    ):
         wrong.append(f"profile paper does not say its {', '.join(lost)}")
     return [f"{name}: {sentence}" for sentence in wrong]
 
@@ -66,24 +71,35 @@ def test_a_notebook_runs_at_quick_and_leaves_the_expected_numbers(name, tmp_path
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     run_cells(code, NOTEBOOKS / name.split("/")[0], folder)
     assert read_record(folder / f"{name}.json")["profile"] == "quick"
-    rows, expected = folder / f"{name}.csv", EXPECTED / f"{name}.csv"
+    rows = folder / f"{name}.csv"
+    expected = EXPECTED / f"{name}.csv"
     assert compare(pd.read_csv(rows), pd.read_csv(expected), figure(name)["expected"]) == []
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if (run.FIGURES / "laptop" / f"{name}.ipynb").is_file()])
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if (run.FIGURES / "laptop" / f"{name}.ipynb").is_file()]
+)
 def test_a_committed_executed_notebook_holds_its_title_figure(name):
     path = run.FIGURES / "laptop" / f"{name}.ipynb"
     cells = [
-        c for c in json.loads(path.read_text(encoding="utf-8"))["cells"] if "figure" in c["metadata"].get("tags", [])
+        c
+        for c in json.loads(path.read_text(encoding="utf-8"))["cells"]
+        if "figure" in c["metadata"].get("tags", [])
     ]
-    pictured = [c for c in cells if any("image/png" in output.get("data", {}) for output in c["outputs"])]
+    pictured = [
+        c for c in cells if any("image/png" in output.get("data", {}) for output in c["outputs"])
+    ]
     assert pictured or not cells
 
 
 # --- the comparison itself
 
 ROWS = pd.DataFrame({"method": ["a", "b"], "accuracy": [0.5, 0.75], "seconds": [1.0, 2.0]})
-RULES = {"keys": ["method"], "accuracy": {"atol": 0.01, "reason": "one point"}, "seconds": "wall time"}
+RULES = {
+    "keys": ["method"],
+    "accuracy": {"atol": 0.01, "reason": "one point"},
+    "seconds": "wall time",
+}
 
 
 def test_equal_numbers_pass_whatever_the_times():
@@ -104,11 +120,19 @@ def test_a_moved_number_is_told(change, message):
 
 
 def test_a_pattern_rules_columns_that_have_no_rule_of_their_own_and_seconds_need_none():
-    rows = ROWS.drop(columns="seconds").assign(train_seconds=1.0, **{"weight a": 1.0, "weight b": 1.0})
-    rules = {"keys": ["method"], "accuracy": RULES["accuracy"], "weight *": "noise", "weight b": RULES["accuracy"]}
-    assert run.by_column(rules, rows) == {"train_seconds": "time", "weight a": "noise"} | dict.fromkeys(
-        ["accuracy", "weight b"], RULES["accuracy"]
+    rows = ROWS.drop(columns="seconds").assign(
+        train_seconds=1.0, **{"weight a": 1.0, "weight b": 1.0}
     )
+    rules = {
+        "keys": ["method"],
+        "accuracy": RULES["accuracy"],
+        "weight *": "noise",
+        "weight b": RULES["accuracy"],
+    }
+    assert run.by_column(rules, rows) == {
+        "train_seconds": "time",
+        "weight a": "noise",
+    } | dict.fromkeys(["accuracy", "weight b"], RULES["accuracy"])
     assert compare(rows.assign(**{"train_seconds": 9.0, "weight a": 2.0}), rows, rules) == []
     assert "weight b differs" in compare(rows.assign(**{"weight b": 2.0}), rows, rules)[0]
     assert "columns differ" in compare(rows, rows, rules | {"bias *": "noise"})[0]
@@ -121,14 +145,24 @@ def test_missing_rows_and_reasons_are_told():
 
 @pytest.mark.parametrize(("off", "differ"), [(1e-4, True), (1e-8, False)])
 def test_an_audit_compares_the_rows_that_are_on_record_and_no_others(off, differ):
-    ours = pd.DataFrame({"method": ["b", "new"], "accuracy": [0.75 + off, 0.1], "seconds": [7.0, 7.0], "extra": [0, 0]})
+    ours = pd.DataFrame(
+        {
+            "method": ["b", "new"],
+            "accuracy": [0.75 + off, 0.1],
+            "seconds": [7.0, 7.0],
+            "extra": [0, 0],
+        }
+    )
     mine, theirs, rules = run.at_equal_keys(ours, ROWS, RULES)
     assert (len(mine), theirs.accuracy.tolist()) == (1, [0.75])
-    assert ["accuracy differs in 1 of 1" in sentence for sentence in compare(mine, theirs, rules)] == [True] * differ
+    assert [
+        "accuracy differs in 1 of 1" in sentence for sentence in compare(mine, theirs, rules)
+    ] == [True] * differ
 
 
 def test_the_profiles_of_a_notebook_are_read_from_its_entry():
-    (quick,), (paper,) = plan("quick", ["fig06"]), plan("paper", ["bico/fig06*"])
+    (quick,) = plan("quick", ["fig06"])
+    (paper,) = plan("paper", ["bico/fig06*"])
     assert quick.given == {}
     assert paper.parameters["n_seeds"] == 10
     assert paper.parameters["l2"] == quick.parameters["l2"]

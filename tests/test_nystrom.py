@@ -17,7 +17,8 @@ class Counting:
     """A kernel that counts the rows it was asked for."""
 
     def __init__(self, kernel):
-        self.kernel, self.rows = kernel, 0
+        self.kernel = kernel
+        self.rows = 0
 
     def __call__(self, X, Y):
         self.rows += len(X)
@@ -26,7 +27,8 @@ class Counting:
     def __repr__(self):
         return f"Counting({self.kernel})"
 
-    def __getstate__(self):  # the count is no part of what it computes
+    # the count is no part of what it computes
+    def __getstate__(self):
         return self.kernel
 
 
@@ -44,7 +46,9 @@ def test_features_are_those_of_the_formula(X):
     Q = X[proxy.landmark_indices_]
     K = RBF(0.05)(X, Q)
     Z = proxy.transform(X)
-    np.testing.assert_allclose(Z @ Z.T, K @ np.linalg.pinv(RBF(0.05)(Q), hermitian=True) @ K.T, atol=1e-8)
+    np.testing.assert_allclose(
+        Z @ Z.T, K @ np.linalg.pinv(RBF(0.05)(Q), hermitian=True) @ K.T, atol=1e-8
+    )
     assert (np.diff(proxy.eigenvalues_) <= 0).all()
 
 
@@ -57,7 +61,8 @@ def test_all_rows_as_landmarks_give_the_kernel_itself(X):
 def test_rows_never_seen_are_transformed_like_any_other(X):
     proxy = Nystrom(partial(polynomial_kernel, degree=2), n_landmarks=30, random_state=0).fit(
         X
-    )  # of rank 21: exact with 30 landmarks
+        # of rank 21: exact with 30 landmarks
+    )
     new = np.random.default_rng(9).normal(size=(11, 5))
     assert proxy.transform(X).shape == (len(X), 21)
     np.testing.assert_allclose(
@@ -84,7 +89,8 @@ def test_repeated_rows_leave_fewer_features():
 def test_a_selector_goes_on_from_features():
     digits = load_digits()
     pipeline = make_pipeline(
-        Nystrom(CNTK((3,)), n_landmarks=40, random_state=0), BilevelCoreset(LeastSquares(), size=10, random_state=0)
+        Nystrom(CNTK((3,)), n_landmarks=40, random_state=0),
+        BilevelCoreset(LeastSquares(), size=10, random_state=0),
     )
     pipeline.fit(digits.data[:300].astype(np.float32), digits.target[:300])
     assert len(set(pipeline[-1].indices_)) == 10
@@ -107,7 +113,12 @@ def test_cached_rows_are_computed_once_and_a_longer_run_goes_on(X, tmp_path):
 
 
 def test_another_kernel_other_rows_and_other_landmarks_are_other_files(X, tmp_path):
-    for kernel, rows, landmarks in [(0.1, X, X[:9]), (0.2, X, X[:9]), (0.1, X + 1, X[:9]), (0.1, X, X[1:10])]:
+    for kernel, rows, landmarks in [
+        (0.1, X, X[:9]),
+        (0.2, X, X[:9]),
+        (0.1, X + 1, X[:9]),
+        (0.1, X, X[1:10]),
+    ]:
         found = kernel_matrix(RBF(kernel), rows, landmarks, cache=tmp_path)
         np.testing.assert_array_equal(found, RBF(kernel)(rows, landmarks))
 
@@ -117,7 +128,9 @@ def test_another_kernel_other_rows_and_other_landmarks_are_other_files(X, tmp_pa
 def test_a_damaged_file_in_the_cache_is_made_again(X, tmp_path, damage):
     kernel = Counting(RBF(0.1))
     for n_rows in (10, 20, 20):
-        np.testing.assert_array_equal(kernel_matrix(kernel, X[:10], X[:5], tmp_path), RBF(0.1)(X[:10], X[:5]))
+        np.testing.assert_array_equal(
+            kernel_matrix(kernel, X[:10], X[:5], tmp_path), RBF(0.1)(X[:10], X[:5])
+        )
         assert kernel.rows == n_rows
         if n_rows == 10:
             [path] = tmp_path.rglob("output.pkl")
@@ -136,7 +149,8 @@ class Interrupted(Counting):
 def test_an_interrupted_run_keeps_what_it_has(X, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         kernel_matrix(Interrupted(RBF(0.1)), X, X[:5], cache=tmp_path)
-    assert len(list(tmp_path.rglob("output.pkl"))) == len(X) // BLOCK  # whole blocks
+    # whole blocks
+    assert len(list(tmp_path.rglob("output.pkl"))) == len(X) // BLOCK
 
 
 def test_a_kernel_that_cannot_be_told_from_others_is_not_cached(X, tmp_path):
@@ -154,7 +168,10 @@ def test_a_kernel_that_cannot_be_told_from_others_is_not_cached(X, tmp_path):
         (lambda A, B: np.tanh(A @ B.T - 2), "is not positive semi-definite"),
         (lambda A, B: A @ np.roll(B, 1, axis=1).T, "is not symmetric"),
         (lambda A, B: np.full((len(A), len(B)), np.nan), "not finite"),
-        (lambda A, B: np.zeros((len(A), len(B))), "has no features: scale X, which is zero or tiny"),
+        (
+            lambda A, B: np.zeros((len(A), len(B))),
+            "has no features: scale X, which is zero or tiny",
+        ),
         (lambda A, B: np.ones(len(A)), r"must give a matrix of shape \(20, 20\)"),
     ],
 )
@@ -165,7 +182,9 @@ def test_kernels_that_are_none_are_refused(kernel, message, X):
 
 @pytest.mark.parametrize("kernel", ["rbf", RBF, None, np.eye(3)])
 def test_what_is_no_kernel_is_named_where_it_is_used(kernel, X, tmp_path):
-    message = r"kernel must be one such as RBF\(\) .* or a function of two arrays of rows, got kernel="
+    message = (
+        r"kernel must be one such as RBF\(\) .* or a function of two arrays of rows, got kernel="
+    )
     with pytest.raises(TypeError, match=message):
         Nystrom(kernel).fit(X)
     with pytest.raises(TypeError, match=message):

@@ -1,4 +1,5 @@
-"""Options that are declared as fields: signatures, checks by type, and classes that write `__init__` themselves."""
+"""Options that are declared as fields: signatures, checks by type, and classes that write
+`__init__` themselves."""
 
 import inspect
 import pickle
@@ -40,7 +41,8 @@ class Own(Selector):
 
 def test_fields_are_the_signature_without_their_checks():
     assert str(inspect.signature(Thing)) == (
-        "(first: Any, n: int = 3, *, word: Union[Literal['auto', 'other'], float, NoneType] = 'auto', "
+        "(first: Any, n: int = 3, *, word: Union[Literal['auto', 'other'], float, NoneType] = "
+        "'auto', "
         "rest: Optional[float] = None) -> None"
     )
     assert list(inspect.signature(Further).parameters) == ["first", "n", "last", "word", "rest"]
@@ -59,9 +61,20 @@ def test_sklearn_sees_options_as_its_own():
     ("options", "message"),
     [
         (dict(n=0), r"^n of Further must be an integer of at least 1, got n=0\.$"),
-        (dict(word="no"), r"^word of Further must be a finite .* got word='no': it may also be 'auto' or 'other'\.$"),
-        (dict(word=1), "^word of Further must be a finite number greater than 0 and less than 1, got word=1: it may"),
-        (dict(rest=-1.0), r"^rest of Further must be a finite number of at least 0, got rest=-1\.0\.$"),
+        (
+            dict(word="no"),
+            r"^word of Further must be a finite .* got word='no': "
+            r"it may also be 'auto' or 'other'\.$",
+        ),
+        (
+            dict(word=1),
+            "^word of Further must be a finite number greater than 0 and less than 1, got word=1: "
+            "it may",
+        ),
+        (
+            dict(rest=-1.0),
+            r"^rest of Further must be a finite number of at least 0, got rest=-1\.0\.$",
+        ),
         (dict(last=None), r"^last of Further must be one of \('a', 'b'\), got last=None\.$"),
     ],
 )
@@ -92,8 +105,14 @@ def test_a_class_that_writes_its_init_keeps_it():
             lambda: Logistic(1e-2, True),
             "Logistic too many positional arguments. The options of Logistic are l2",
         ),
-        (lambda: KCenter(n_clusters=3), "KCenter got .*'n_clusters'. The options of KCenter are size"),
-        (lambda: CoresetEstimator(KCenter()), "CoresetEstimator missing a required argument: 'estimator'"),
+        (
+            lambda: KCenter(n_clusters=3),
+            "KCenter got .*'n_clusters'. The options of KCenter are size",
+        ),
+        (
+            lambda: CoresetEstimator(KCenter()),
+            "CoresetEstimator missing a required argument: 'estimator'",
+        ),
     ],
 )
 def test_an_option_that_is_none_is_named_with_the_class_and_what_takes_its_place(make, message):

@@ -20,7 +20,8 @@ def plans():
     dask = pytest.importorskip("dask")
     yield dask.delayed(frame), "X.compute"
     yield [dask.delayed(frame)] * 2, "from_delayed"
-    arrow, dataset = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.dataset")
+    arrow = pytest.importorskip("pyarrow")
+    dataset = pytest.importorskip("pyarrow.dataset")
     yield dataset.dataset(arrow.Table.from_pandas(frame)), "X.to_table"
     yield dataset.dataset(arrow.Table.from_pandas(frame)).scanner(), "X.to_table"
     yield arrow.Table.from_pandas(frame).to_reader(), "X.read_all"

@@ -1,4 +1,5 @@
-"""Tangent kernels: against Monte Carlo, the closed form, wide finite networks, and a loop over pixels."""
+"""Tangent kernels: against Monte Carlo, the closed form, wide finite networks, and a loop over
+pixels."""
 
 import math
 import sys
@@ -29,11 +30,17 @@ KERNELS = [
 
 @pytest.mark.parametrize("cosine", [-0.9, -0.2, 0.0, 0.4, 0.95])
 def test_relu_layer_gives_the_moments_of_gaussians(cosine, rng):
-    q_x, q_y = 0.7, 2.0
-    root = np.linalg.cholesky([[q_x, cosine * math.sqrt(q_x * q_y)], [cosine * math.sqrt(q_x * q_y), q_y]])
+    q_x = 0.7
+    q_y = 2.0
+    root = np.linalg.cholesky(
+        [[q_x, cosine * math.sqrt(q_x * q_y)], [cosine * math.sqrt(q_x * q_y), q_y]]
+    )
     u, v = root @ rng.normal(size=(2, 1_000_000))
     s, t = through_relu(np.array(cosine * math.sqrt(q_x * q_y)), 1.0, np.array(q_x), np.array(q_y))
-    for value, draws in [(s, np.maximum(u, 0) * np.maximum(v, 0)), (t, ((u > 0) & (v > 0)).astype(float))]:
+    for value, draws in [
+        (s, np.maximum(u, 0) * np.maximum(v, 0)),
+        (t, ((u > 0) & (v > 0)).astype(float)),
+    ]:
         assert abs(value - draws.mean()) < 4 * draws.std() / 1000
 
 
@@ -42,14 +49,17 @@ def test_relu_layer_gives_the_moments_of_gaussians(cosine, rng):
 
 def test_ntk_of_one_hidden_layer_is_the_closed_form(rng):
     x, y = rng.normal(size=(2, 5))
-    w, b = 1.3**2, 0.2**2
+    w = 1.3**2
+    b = 0.2**2
     covariance = [w * (u @ v) / 5 + b for u, v in ((x, x), (x, y), (y, y))]
     norm = math.sqrt(covariance[0] * covariance[2])
     angle = math.acos(covariance[1] / norm)
     hidden = norm * (math.sin(angle) + (math.pi - angle) * math.cos(angle)) / (2 * math.pi)
     slope = (math.pi - angle) / (2 * math.pi)
     expected = w * hidden + b + w * slope * covariance[1]
-    assert NTK(1, w_std=1.3, b_std=0.2)(x[None], y[None])[0, 0] == pytest.approx(expected, rel=1e-12)
+    assert NTK(1, w_std=1.3, b_std=0.2)(x[None], y[None])[0, 0] == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 def test_ntk_without_hidden_layers_is_the_linear_models(rng):
@@ -58,16 +68,22 @@ def test_ntk_without_hidden_layers_is_the_linear_models(rng):
 
 
 class Wide(torch.nn.Module):
-    """A finite network in the NTK parameterisation: weights and biases are standard normal and scaled when used."""
+    """A finite network in the NTK parameterisation: weights and biases are standard normal and
+    scaled when used."""
 
     def __init__(self, sizes, filters, head, w_std, b_std, image, generator):
         super().__init__()
-        self.filters, self.head, self.w_std, self.b_std, self.image = filters, head, w_std, b_std, image
+        self.filters = filters
+        self.head = head
+        self.w_std = w_std
+        self.b_std = b_std
+        self.image = image
 
         def normal(*shape):
             return torch.nn.Parameter(torch.randn(shape, generator=generator))
 
-        self.weights, self.biases = torch.nn.ParameterList(), torch.nn.ParameterList()
+        self.weights = torch.nn.ParameterList()
+        self.biases = torch.nn.ParameterList()
         fan_in = image[0]
         for width, channels in zip(filters, sizes):
             self.weights.append(normal(channels, fan_in, width, width))
@@ -97,10 +113,12 @@ class Wide(torch.nn.Module):
 def assert_is_empirical(exact, X, *network, draws=20):
     """The mean over wide networks of their gradients' inner products is `exact`.
 
-    One hidden layer has no bias; each further one has one of the order of 1 / width, for which 1 % is left.
+    One hidden layer has no bias; each further one has one of the order of 1 / width, for which 1 %
+    is left.
     """
     generator = torch.Generator().manual_seed(0)
-    rows, found = torch.as_tensor(X, dtype=torch.float32), []
+    rows = torch.as_tensor(X, dtype=torch.float32)
+    found = []
     for _ in range(draws):
         net = Wide(*network, generator)
         slopes = grad(lambda parameters, x, net=net: functional_call(net, parameters, (x,)))
@@ -122,7 +140,8 @@ def test_ntk_is_the_empirical_kernel_of_wide_networks(rng):
 def test_cntk_is_the_empirical_kernel_of_wide_convolutional_networks(filters, head, rng):
     image = (2, 4, 5)
     X = rng.normal(size=(4, math.prod(image)))
-    X[1] = X[0] + 0.3 * X[1]  # a pair that is alike, so that entries differ
+    # a pair that is alike, so that entries differ
+    X[1] = X[0] + 0.3 * X[1]
     exact = CNTK(filters, head=head, hidden=1, shape=image, w_std=1.3, b_std=0.2)(X)
     sizes = (256,) * len(filters) + (512,)
     assert np.ptp(exact) > 0.2 * exact.max()
@@ -133,11 +152,13 @@ def test_cntk_is_the_empirical_kernel_of_wide_convolutional_networks(filters, he
 
 
 def box_mean(values, width):
-    """Means over the width x width pixels around each pixel or pair of pixels: dictionaries; 0 outside."""
+    """Means over the width x width pixels around each pixel or pair of pixels: dictionaries; 0
+    outside."""
     r = width // 2
     shifts = [(a, b) for a in range(-r, r + 1) for b in range(-r, r + 1)]
     return {
-        at: sum(values.get(tuple((i + a, j + b) for i, j in at), 0.0) for a, b in shifts) / width**2 for at in values
+        at: sum(values.get(tuple((i + a, j + b) for i, j in at), 0.0) for a, b in shifts) / width**2
+        for at in values
     }
 
 
@@ -147,12 +168,16 @@ def test_cntk_is_that_of_a_loop_over_pixels(filters, head, rng):
     X = rng.normal(size=(2, 24))
     kernel = CNTK(filters, head=head, hidden=0, shape=(2, 3, 4), w_std=1.2, b_std=0.1)
     x, y = X.reshape(2, 2, 3, 4)
-    pixels, w, b = list(np.ndindex(3, 4)), 1.2**2, 0.1**2
+    pixels = list(np.ndindex(3, 4))
+    w = 1.2**2
+    b = 0.1**2
     s = {(p, q): x[:, *p] @ y[:, *q] / 2 for p in pixels for q in pixels}
     t = dict.fromkeys(s, 0.0)
     q_x, q_y = ({(p,): (v[:, *p] ** 2).mean() for p in pixels} for v in (x, y))
     for width in filters:
-        s, q_x, q_y = ({at: w * m + b for at, m in box_mean(v, width).items()} for v in (s, q_x, q_y))
+        s, q_x, q_y = (
+            {at: w * m + b for at, m in box_mean(v, width).items()} for v in (s, q_x, q_y)
+        )
         t = {at: s[at] + w * m for at, m in box_mean(t, width).items()}
         for p, q in s:
             norm = math.sqrt(q_x[(p,)] * q_y[(q,)])
@@ -168,7 +193,8 @@ def test_cntk_is_that_of_a_loop_over_pixels(filters, head, rng):
 def test_images_in_chunks_give_what_they_give_together(rng, monkeypatch):
     X = rng.normal(size=(9, 24))
     kernel = CNTK((3,), shape=(2, 3, 4))
-    K, diagonal = kernel(X), kernel.diag(X)
+    K = kernel(X)
+    diagonal = kernel.diag(X)
     monkeypatch.setattr("handful.proxies.conv.CHUNK", {"cpu": 50})
     np.testing.assert_allclose(kernel(X), K, rtol=1e-12)
     np.testing.assert_allclose(kernel.diag(X), diagonal, rtol=1e-12)
@@ -187,7 +213,8 @@ def test_arora_network_is_one_of_convolutions_without_biases(head):
     made = CNTK.arora(6, head=head, shape=(1, 4, 4))
     assert (made.filters, made.hidden, made.b_std) == ((3,) * 5, 0, 0.0)
     X = np.random.default_rng(1).normal(size=(3, 16))
-    np.testing.assert_allclose(made(2 * X, 3 * X), 6 * made(X), rtol=1e-10)  # homogeneous: no biases
+    # homogeneous: no biases
+    np.testing.assert_allclose(made(2 * X, 3 * X), 6 * made(X), rtol=1e-10)
 
 
 def test_cosines_of_images_without_ink_count_as_zero():
@@ -202,7 +229,9 @@ def test_float32_gives_an_image_and_its_copy_what_float64_gives(rng):
     X = rng.normal(size=(5, 256)).astype(np.float32)
     for head in ("flatten", "pool"):
         kernel = CNTK.arora(6, head=head, shape=(1, 16, 16))
-        np.testing.assert_allclose(np.diag(kernel(X, X.copy())), kernel.diag(X.astype(np.float64)), rtol=2e-6)
+        np.testing.assert_allclose(
+            np.diag(kernel(X, X.copy())), kernel.diag(X.astype(np.float64)), rtol=2e-6
+        )
 
 
 # --- every kernel
@@ -210,14 +239,18 @@ def test_float32_gives_an_image_and_its_copy_what_float64_gives(rng):
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 def test_kernels_are_symmetric_positive_and_know_their_diagonal(kernel, rng):
-    X, Y = rng.normal(size=(30, 24)), rng.normal(size=(7, 24))
+    X = rng.normal(size=(30, 24))
+    Y = rng.normal(size=(7, 24))
     K = kernel(X)
     np.testing.assert_allclose(K, K.T, rtol=1e-12)
     np.testing.assert_allclose(kernel(X, Y), kernel(Y, X).T, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(kernel.diag(X), np.diag(K), rtol=1e-9)
     assert np.linalg.eigvalsh(K).min() > -1e-12 * np.linalg.eigvalsh(K).max()
     np.testing.assert_allclose(
-        kernel(X.astype(np.float32), Y.astype(np.float32)), kernel(X, Y), rtol=0, atol=1e-5 * K.max()
+        kernel(X.astype(np.float32), Y.astype(np.float32)),
+        kernel(X, Y),
+        rtol=0,
+        atol=1e-5 * K.max(),
     )
 
 

@@ -1,4 +1,5 @@
-"""The README's promises: short, its examples run as they stand, offline, and print what it shows."""
+"""The README's promises: short, its examples run as they stand, offline, and print what it
+shows."""
 
 import io
 import re
@@ -22,12 +23,14 @@ def test_the_examples_run_offline_and_print_what_is_shown(monkeypatch):
     """All blocks share one namespace, as if a reader had pasted them one after the other."""
     pytest.importorskip("pandas")
     monkeypatch.setattr("requests.sessions.Session.request", _no_network)
-    names, blocks = {}, re.findall(r"```(python|text)\n(.*?)```", README, re.DOTALL)
+    names = {}
+    blocks = re.findall(r"```(python|text)\n(.*?)```", README, re.DOTALL)
     assert [kind for kind, _ in blocks] == ["python", "text"] * (len(blocks) // 2)
     for (_, code), (_, shown) in zip(blocks[::2], blocks[1::2]):
         with redirect_stdout(io.StringIO()) as printed:
             exec(compile(code, "README.md", "exec"), names)
-        ours, theirs = _tokens(printed.getvalue()), _tokens(shown)
+        ours = _tokens(printed.getvalue())
+        theirs = _tokens(shown)
         assert len(ours) == len(theirs), printed.getvalue()
         assert [pair for pair in zip(ours, theirs) if not _alike(*pair)] == [], printed.getvalue()
 
@@ -35,15 +38,20 @@ def test_the_examples_run_offline_and_print_what_is_shown(monkeypatch):
 def test_first_steps_go_on_where_the_example_stops(tmp_path, monkeypatch):
     """The page's blocks run after the README's first, in its names, and print what is shown."""
     monkeypatch.chdir(tmp_path)
-    names, page = {}, (ROOT / "docs" / "start" / "first_steps.md").read_text(encoding="utf-8")
+    names = {}
+    page = (ROOT / "docs" / "start" / "first_steps.md").read_text(encoding="utf-8")
     with redirect_stdout(io.StringIO()):
-        exec(compile(re.search(r"```python\n(.*?)```", README, re.DOTALL)[1], "README.md", "exec"), names)
+        exec(
+            compile(re.search(r"```python\n(.*?)```", README, re.DOTALL)[1], "README.md", "exec"),
+            names,
+        )
     blocks = re.findall(r"```(python|text)\n(.*?)```", page, re.DOTALL)
     assert [kind for kind, _ in blocks] == ["python", "text"] * 3
     for (_, code), (_, shown) in zip(blocks[::2], blocks[1::2]):
         with redirect_stdout(io.StringIO()) as printed:
             exec(compile(code, "first_steps.md", "exec"), names)
-        ours, theirs = _tokens(printed.getvalue()), _tokens(shown)
+        ours = _tokens(printed.getvalue())
+        theirs = _tokens(shown)
         assert len(ours) == len(theirs)
         assert [pair for pair in zip(ours, theirs) if not _alike(*pair)] == []
 
@@ -72,7 +80,9 @@ def test_both_tables_of_methods_have_one_order():
 
 
 def _first_cells(text):
-    return re.findall(r"^\| ([^|]+?) \|", text.partition("|---|---|\n")[2].partition("\n\n")[0], re.MULTILINE)
+    return re.findall(
+        r"^\| ([^|]+?) \|", text.partition("|---|---|\n")[2].partition("\n\n")[0], re.MULTILINE
+    )
 
 
 def _no_network(*_, **__):
@@ -80,20 +90,29 @@ def _no_network(*_, **__):
 
 
 def _tokens(text):
-    """Words and numbers of a table; of `compare`'s without what depends on the clock: seconds, break-even, controls."""
+    """Words and numbers of a table; of `compare`'s without what depends on the clock: seconds,
+    break-even, controls."""
     lines = text.strip().splitlines()
     if "(s)" in text:
         rows = [
-            line.replace("from fit ", "fit") for line in lines if not line.startswith(("best of draws", "more uniform"))
+            line.replace("from fit ", "fit")
+            for line in lines
+            if not line.startswith(("best of draws", "more uniform"))
         ]
         words = [line.split() for line in rows]
-        return [token for line in words for token in (line[:-4] + line[-1:] if line[-1].isdigit() else line)]
+        return [
+            token
+            for line in words
+            for token in (line[:-4] + line[-1:] if line[-1].isdigit() else line)
+        ]
     lines = [line.split() for line in lines]
     return [token for line in lines for token in line]
 
 
 def _alike(a, b):
     try:
-        return bool(np.isclose(float(a.replace(",", "")), float(b.replace(",", "")), rtol=0.03, atol=0.003))
+        return bool(
+            np.isclose(float(a.replace(",", "")), float(b.replace(",", "")), rtol=0.03, atol=0.003)
+        )
     except ValueError:
         return a == b

@@ -1,4 +1,5 @@
-"""Texts, images and whatever else has rows, for what never reads them (imbalanced-learn#164, #698, #966)."""
+"""Texts, images and whatever else has rows, for what never reads them (imbalanced-learn#164, #698,
+#966)."""
 
 from collections import Counter
 from pathlib import Path
@@ -55,7 +56,9 @@ def same(found, rows, indices):
 
 
 @each_form
-@pytest.mark.parametrize("selector", [UniformCoreset(20, random_state=0), StratifiedCoreset(20, random_state=0)])
+@pytest.mark.parametrize(
+    "selector", [UniformCoreset(20, random_state=0), StratifiedCoreset(20, random_state=0)]
+)
 def test_what_never_reads_rows_takes_any_and_gives_them_back_as_they_came(selector, rows):
     expected = selector.fit(np.zeros((N, 1)), Y).indices_
     found = selector.fit(rows, Y)
@@ -104,7 +107,8 @@ class Words(ClassifierMixin, BaseEstimator):
     """A classifier of texts or images: it knows the class of the first entry."""
 
     def fit(self, X, y, sample_weight=None):
-        self.classes_, self.X_ = np.unique(y), X
+        self.classes_ = np.unique(y)
+        self.X_ = X
         self.said_ = Counter(np.asarray(y).tolist()).most_common(1)[0][0]
         return self
 
@@ -113,7 +117,9 @@ class Words(ClassifierMixin, BaseEstimator):
 
 
 PIPE = make_pipeline(TfidfVectorizer(), LogisticRegression())
-each_text = pytest.mark.parametrize("rows", [FORMS[name] for name in ("list", "array", "objects", "series")])
+each_text = pytest.mark.parametrize(
+    "rows", [FORMS[name] for name in ("list", "array", "objects", "series")]
+)
 
 
 @each_text
@@ -137,7 +143,12 @@ def test_an_estimator_of_texts_or_images_trains_on_chosen_ones(rows):
 
 def test_lists_of_numbers_and_tables_in_lists_come_as_arrays():
     few = UniformCoreset(5, random_state=0).fit(np.zeros((N, 1)))
-    for rows in ([[i, i + 1.0] for i in range(N)], list(range(N)), list(np.arange(N * 2.0).reshape(N, 2)), [["a"]] * N):
+    for rows in (
+        [[i, i + 1.0] for i in range(N)],
+        list(range(N)),
+        list(np.arange(N * 2.0).reshape(N, 2)),
+        [["a"]] * N,
+    ):
         taken = few.take(rows)[0]
         assert isinstance(taken, np.ndarray)
         np.testing.assert_array_equal(taken, np.asarray(rows)[few.indices_])
@@ -145,7 +156,10 @@ def test_lists_of_numbers_and_tables_in_lists_come_as_arrays():
 
 def test_what_reads_rows_refuses_words_and_says_how_files_are_named(tmp_path):
     for rows in (TEXTS, tuple(TEXTS), FORMS["paths"]):
-        with pytest.raises(ValueError, match=r"X must hold rows of numbers, got a list of .*: turn them into numbers"):
+        with pytest.raises(
+            ValueError,
+            match=r"X must hold rows of numbers, got a list of .*: turn them into numbers",
+        ):
             KCenter(5).fit(rows, Y)
     names = []
     for i in range(2):
@@ -160,7 +174,9 @@ def test_what_reads_rows_refuses_words_and_says_how_files_are_named(tmp_path):
         lambda: MergeReduce(KCenter()).fit(names),
         lambda: model.fit(names, [0, 1]),
     ):
-        with pytest.raises(ValueError, match=r"name files by Paths, \[Path\(name\) for name in X\], or Blocks\(X\)"):
+        with pytest.raises(
+            ValueError, match=r"name files by Paths, \[Path\(name\) for name in X\], or Blocks\(X\)"
+        ):
             refused()
 
 

@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from qp_oracle import qp_projection
 
-N, B = 60, 20
+N = 60
+B = 20
 
 
 def components(rng, k=3, n=N):
@@ -31,11 +32,15 @@ def all_samplers(seed):
         "uniform": UniformSampler(N, batch_size=B, random_state=seed),
         "fixed mixture": FixedMixture(p, batch_size=B, random_state=seed),
         "mixture": MixtureSampler(p, batch_size=B, random_state=seed),
-        "mixture, with a scale": MixtureSampler(p, batch_size=B, beta=10, eps=0.1, scale=1e3, random_state=seed),
+        "mixture, with a scale": MixtureSampler(
+            p, batch_size=B, beta=10, eps=0.1, scale=1e3, random_state=seed
+        ),
         "mixture, no uniform": MixtureSampler(p, batch_size=B, uniform=False, random_state=seed),
         "bandit": BanditSampler(N, batch_size=B, random_state=seed),
         "replay": filled(N, batch_size=B, random_state=seed),
-        "replay, fixed": filled(N, batch_size=B, mixture_weights=np.full(10, 0.1), random_state=seed),
+        "replay, fixed": filled(
+            N, batch_size=B, mixture_weights=np.full(10, 0.1), random_state=seed
+        ),
     }
 
 
@@ -82,17 +87,22 @@ def test_weights_are_one_over_n_q_and_draws_follow_q(name):
     assert q.sum() == pytest.approx(1, abs=1e-6)
     batches = [sampler.sample() for _ in range(3000)]
     indices = np.concatenate([i for i, _ in batches])
-    np.testing.assert_allclose(np.concatenate([w for _, w in batches]), 1 / (N * q[indices]), rtol=1e-5)
-    counts = np.array([np.bincount(i, minlength=N) for i, _ in batches])  # a batch's draws may be correlated
+    np.testing.assert_allclose(
+        np.concatenate([w for _, w in batches]), 1 / (N * q[indices]), rtol=1e-5
+    )
+    # a batch's draws may be correlated
+    counts = np.array([np.bincount(i, minlength=N) for i, _ in batches])
     sem = counts.std(axis=0, ddof=1) / np.sqrt(len(batches))
-    assert (np.abs(counts.mean(axis=0) - B * q) < 4.5 * sem + 1e-3).all()  # 4.5: the worst of 60
+    # 4.5: the worst of 60
+    assert (np.abs(counts.mean(axis=0) - B * q) < 4.5 * sem + 1e-3).all()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_same_seed_gives_the_same_draws_and_a_pickled_sampler_goes_on_as_if_nothing_had_been(name):
     first, same = (all_samplers(3)[name] for _ in range(2))
     assert rounds(first, 5) == rounds(same, 5)
-    indices, _ = first.sample()  # a batch whose losses come after it was pickled
+    # a batch whose losses come after it was pickled
+    indices, _ = first.sample()
     second = pickle.loads(pickle.dumps(first))
     for sampler in (first, second):
         sampler.update(np.arange(1.0, 1 + len(indices)))
@@ -107,7 +117,8 @@ def test_bad_feedback_is_refused(name):
     sampler.sample()
     with pytest.raises(ValueError, match="shape"):
         sampler.update(np.ones(B + 1))
-    for bad in (np.nan, np.inf, *([] if "replay" in name else [-1.0])):  # errors have signs
+    # errors have signs
+    for bad in (np.nan, np.inf, *([] if "replay" in name else [-1.0])):
         with pytest.raises(ValueError, match="position 3"):
             sampler.update(np.r_[1.0, 1.0, 1.0, bad, np.ones(B - 4)])
     with pytest.raises(ValueError, match="indices"):
@@ -115,7 +126,8 @@ def test_bad_feedback_is_refused(name):
 
 
 def test_bad_probabilities_are_refused():
-    good, n = components(np.random.default_rng(0)), np.newaxis
+    good = components(np.random.default_rng(0))
+    n = np.newaxis
     for bad, message in (
         (good * np.array([1, 1.1, 1])[:, n], r"component 1 adds up to 1\.1"),
         (np.where(np.arange(N) == 5, np.nan, good), "component 0"),
@@ -128,7 +140,8 @@ def test_bad_probabilities_are_refused():
     for labels in (np.arange(5) % 2, list("abab")):
         for kind in (MixtureSampler, FixedMixture):
             with pytest.raises(
-                ValueError, match=r"of labels, one for each point, group_components\(labels\) makes them"
+                ValueError,
+                match=r"of labels, one for each point, group_components\(labels\) makes them",
             ):
                 kind(labels, batch_size=2)
     with pytest.raises(TypeError, match=r"batch_sampler=AdaptiveBatchSampler\(sampler\)"):
@@ -201,10 +214,12 @@ def test_mixture_finds_the_best_weights_in_hindsight():
 def test_feedback_with_indices_and_weights_is_the_feedback(name):
     one, two = (all_samplers(0)[name] for _ in range(2))
     for _ in range(10):
-        (indices, weights), _ = one.sample(), two.sample()
+        (indices, weights) = one.sample()
+        _ = two.sample()
         losses = 1 + np.sin(indices * 1.7) ** 2
         one.update(losses)
-        two.update(losses, indices, weights.astype(np.float32))  # as a loader delivers them
+        # as a loader delivers them
+        two.update(losses, indices, weights.astype(np.float32))
     if hasattr(one, "probabilities"):
         np.testing.assert_allclose(two.probabilities, one.probabilities, rtol=1e-4)
 
@@ -219,7 +234,8 @@ def test_delayed_feedback_for_an_earlier_batch_is_the_feedback():
         one.update(losses[indices])
         two.update(losses[indices], indices, weights)
         np.testing.assert_allclose(one.mixture_weights, two.mixture_weights, atol=1e-12)
-    first, second = two.sample(), two.sample()
+    first = two.sample()
+    second = two.sample()
     two.update(losses[second[0]], *second)
     two.update(losses[first[0]], *first)
 
@@ -241,10 +257,14 @@ def test_components_may_change_over_time():
 
 
 def test_scale_is_in_the_papers_units():
-    """Batch 1, one step, by the text: g = -l^2 p / (q^3 scale), H = eps I + g g', step, projection."""
+    """Batch 1, one step, by the text: g = -l^2 p / (q^3 scale), H = eps I + g g', step,
+    projection."""
     p = components(np.random.default_rng(0), k=2)
-    sampler = MixtureSampler(p, batch_size=1, beta=3.0, eps=0.7, gamma=0.05, scale=5e3, random_state=0)
-    w, ((i,), (r,)) = sampler.mixture_weights, sampler.sample()
+    sampler = MixtureSampler(
+        p, batch_size=1, beta=3.0, eps=0.7, gamma=0.05, scale=5e3, random_state=0
+    )
+    w = sampler.mixture_weights
+    ((i,), (r,)) = sampler.sample()
     row = np.r_[p[:, i], 1 / N]
     q = w @ row
     assert r == pytest.approx(1 / (N * q), rel=1e-6)
@@ -304,7 +324,7 @@ def test_ready_made_components_are_distributions():
         distance_components(X, 51, random_state=rng)
 
 
-# Prioritised replay ---------------------------------------------------------------------------------------------------
+# Prioritised replay ------------------------------------------------------------------------------
 
 
 def test_replay_holds_every_components_distribution():
@@ -321,7 +341,9 @@ def test_replay_holds_every_components_distribution():
 
 
 def test_oldest_slots_are_used_again_and_new_transitions_start_with_the_greatest_error():
-    replay = PrioritizedReplay(5, batch_size=2, components=[(1.0, 0.5)], mixture_weights=[1, 0], random_state=0)
+    replay = PrioritizedReplay(
+        5, batch_size=2, components=[(1.0, 0.5)], mixture_weights=[1, 0], random_state=0
+    )
     assert replay.add(4).tolist() == [0, 1, 2, 3]
     indices, _ = replay.sample()
     replay.update([-7.0, -7.0])
@@ -350,7 +372,8 @@ def test_errors_of_transitions_that_are_gone_are_dropped(explicit, more):
                 replay.add()
             before = getattr(replay, "mixture_weights", None)
             replay.update(np.full(4, error), *(drawn if explicit else ()))
-            replay.add()  # it starts with the greatest error seen
+            # it starts with the greatest error seen
+            replay.add()
             np.testing.assert_allclose(replay.probabilities, 0.25)
             np.testing.assert_array_equal(replay.mixture_weights, before)
 
@@ -360,7 +383,8 @@ def test_errors_of_transitions_that_are_left_are_kept(explicit):
     replay = replay_of(6, 6)
     replay.add(6)
     indices, weights = replay.sample()
-    new = replay.add(3)  # in the slots 0, 1, 2
+    # in the slots 0, 1, 2
+    new = replay.add(3)
     replay.update(1.0 + indices, *((indices, weights) if explicit else ()))
     errors = np.where(np.isin(np.arange(6), indices) & (np.arange(6) > 2), 1.0 + np.arange(6), 1.0)
     np.testing.assert_array_equal(new, [0, 1, 2])
@@ -370,21 +394,34 @@ def test_errors_of_transitions_that_are_left_are_kept(explicit):
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 9))
 def test_late_errors_reach_the_transitions_they_are_of(seed, capacity, batch_size):
-    """Against a dictionary of transitions, with batches answered in any order, in part, and through float32."""
-    batch_size, rng = min(batch_size, capacity), np.random.default_rng(seed)
-    replay, errors, holds, open_batches, greatest, n = replay_of(capacity, batch_size, seed), {}, {}, [], 1.0, 0
+    """Against a dictionary of transitions, with batches answered in any order, in part, and through
+    float32."""
+    batch_size = min(batch_size, capacity)
+    rng = np.random.default_rng(seed)
+    replay = replay_of(capacity, batch_size, seed)
+    errors = {}
+    holds = {}
+    open_batches = []
+    greatest = 1.0
+    n = 0
     for step in range(60):
         if step == 0 or rng.random() < 0.4:
             for slot in replay.add(int(rng.integers(1, capacity + 1))).tolist():
-                holds[slot], errors[n], n = n, greatest, n + 1
+                holds[slot] = n
+                errors[n] = greatest
+                n = n + 1
         indices, weights = replay.sample()
         open_batches.append((indices, weights, [holds[i] for i in indices.tolist()]))
         while open_batches and rng.random() < 0.5:
             position = int(rng.integers(len(open_batches)))
-            if any(set(open_batches[position][0]) <= set(other[0]) for other in open_batches[:position]):
-                position = 0  # nothing tells it from the other one
+            if any(
+                set(open_batches[position][0]) <= set(other[0]) for other in open_batches[:position]
+            ):
+                # nothing tells it from the other one
+                position = 0
             indices, weights, transitions = open_batches.pop(position)
-            of_transition = rng.gamma(1, size=n)  # equal draws have equal errors
+            # equal draws have equal errors
+            of_transition = rng.gamma(1, size=n)
             found = of_transition[transitions]
             replay.update(found, indices, weights.astype(np.float32))
             kept = [t for t in transitions if t in holds.values()]
@@ -403,7 +440,8 @@ def test_errors_that_come_in_parts_and_with_other_weights_know_their_batch():
     replay.update([9.0, 9.0], indices[:2], weights[:2])
     replay.update([9.0, 9.0], indices[2:], weights[2:] / 3)
     np.testing.assert_allclose(replay.probabilities, 0.25)
-    for _ in range(200):  # that nobody answers
+    # that nobody answers
+    for _ in range(200):
         replay.sample()
     assert len(replay._open) == 64
 
@@ -444,7 +482,9 @@ def test_priorities_that_no_float_holds_are_refused_and_change_nothing(component
     replay._alphas, replay._epsilons = np.array([component]).T
     before = replay.probabilities
     replay.sample()
-    with pytest.raises(ValueError, match=r"\(\|error\| \+ eps\)\^alpha must be a positive finite number"):
+    with pytest.raises(
+        ValueError, match=r"\(\|error\| \+ eps\)\^alpha must be a positive finite number"
+    ):
         replay.update(np.full(20, error))
     np.testing.assert_array_equal(replay.probabilities, before)
 
@@ -455,6 +495,7 @@ def test_what_a_batch_holds_is_the_callers_to_change():
     for sampler in (kept, changed):
         indices, weights = sampler.sample()
         if sampler is changed:
-            indices[:], weights[:] = 0, 1e9
+            indices[:] = 0
+            weights[:] = 1e9
         sampler.update(losses)
     np.testing.assert_array_equal(changed.probabilities, kept.probabilities)

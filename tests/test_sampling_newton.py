@@ -13,8 +13,10 @@ def start_at(rng, k, gamma):
 
 
 def step(H, g, beta, gamma, start):
-    """Where a Newton step from `start` ends, the new H, and where it would end without the projection."""
-    w, new = start.copy(), H.copy()
+    """Where a Newton step from `start` ends, the new H, and where it would end without the
+    projection."""
+    w = start.copy()
+    new = H.copy()
     newton_step(w, new, g, beta, gamma)
     np.testing.assert_allclose(new, H + np.outer(g, g), rtol=1e-12)
     return w, new, start - np.linalg.solve(new, g) / beta
@@ -28,7 +30,9 @@ def test_a_newton_step_ends_at_the_quadratic_program(seed, k, restricted):
     H = factor @ factor.T + 10 ** rng.uniform(-2, 1) * np.eye(k)
     gamma = rng.random() * restricted
     start = start_at(rng, k, gamma)
-    w, H, target = step(H, rng.normal(size=k) * 10 ** rng.uniform(-1, 2), 10 ** rng.uniform(-3, 1), gamma, start)
+    w, H, target = step(
+        H, rng.normal(size=k) * 10 ** rng.uniform(-1, 2), 10 ** rng.uniform(-3, 1), gamma, start
+    )
     assert w.sum() == pytest.approx(1, abs=1e-12)
     assert w.min() >= 0
     assert w[-1] >= gamma
@@ -37,10 +41,12 @@ def test_a_newton_step_ends_at_the_quadratic_program(seed, k, restricted):
 
 
 def test_a_step_does_not_depend_on_the_first_guess_of_the_active_set():
-    """A start that lies a rounding error inside the simplex has another guess than one on its border."""
+    """A start that lies a rounding error inside the simplex has another guess than one on its
+    border."""
     rng = np.random.default_rng(0)
     for _ in range(100):
-        factor, g = rng.normal(size=(8, 8)), 3 * rng.normal(size=8)
+        factor = rng.normal(size=(8, 8))
+        g = 3 * rng.normal(size=8)
         H = factor @ factor.T + 0.1 * np.eye(8)
         border = start_at(rng, 8, 0.05)
         inside = border + 1e-13
@@ -53,7 +59,8 @@ def test_the_10_000th_step_is_as_exact_as_the_first():
     learner = NewtonLearner(10, beta=1e-3, gamma=0.01, eps=1e-3)
     H = 1e-3 * np.eye(10)
     for t in range(10_000):
-        g, start = rng.normal(size=10) * 10 ** rng.uniform(-3, 2), learner.w.copy()
+        g = rng.normal(size=10) * 10 ** rng.uniform(-3, 2)
+        start = learner.w.copy()
         H += np.outer(g, g)
         learner.gradient_step(g)
         if t % 500 == 250:
@@ -63,13 +70,17 @@ def test_the_10_000th_step_is_as_exact_as_the_first():
 
 
 def test_step_follows_the_dimensionless_gradient():
-    """One batch by the loop of the text: g = -(1/b) sum l^2/mean(r l^2) pi r^3, then H, step, QP."""
+    """One batch by the loop of the text: g = -(1/b) sum l^2/mean(r l^2) pi r^3, then H, step,
+    QP."""
     rng = np.random.default_rng(4)
     learner = NewtonLearner(4, beta=2.0, gamma=0.1, eps=0.5)
-    w, H, moments = learner.w.copy(), 0.5 * np.eye(4), []
+    w = learner.w.copy()
+    H = 0.5 * np.eye(4)
+    moments = []
     for _ in range(5):
         rows = np.c_[rng.gamma(1, size=(7, 3)), np.ones(7)]
-        r, losses = 1 / (rows @ w), rng.random(7)
+        r = 1 / (rows @ w)
+        losses = rng.random(7)
         moments += list(r * losses**2)
         g = np.zeros(4)
         for i in range(7):
@@ -84,7 +95,9 @@ def test_step_follows_the_dimensionless_gradient():
 @pytest.mark.parametrize(("k", "gamma"), [(1, 0.3), (4, 0.1), (4, 0.25), (7, 0.6), (3, 1.0)])
 def test_weights_start_at_the_point_nearest_to_equal_ones(k, gamma):
     learner = NewtonLearner(k, beta=1, gamma=gamma, eps=1)
-    np.testing.assert_allclose(learner.w, qp_projection(np.eye(k), np.full(k, 1 / k), gamma), atol=1e-6)
+    np.testing.assert_allclose(
+        learner.w, qp_projection(np.eye(k), np.full(k, 1 / k), gamma), atol=1e-6
+    )
 
 
 def test_units_of_the_losses_do_not_matter():

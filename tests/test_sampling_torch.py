@@ -19,9 +19,9 @@ from handful.sampling import (
 
 torch = pytest.importorskip("torch", reason="torch is an optional extra")
 
-from handful.sampling import AdaptiveBatchSampler, Weighted  # noqa: E402
-from torch.nn.functional import cross_entropy  # noqa: E402
-from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
+from handful.sampling import AdaptiveBatchSampler, Weighted
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
 
 
 def blobs(seed=0):
@@ -32,7 +32,9 @@ def blobs(seed=0):
 
 
 def make_loader(data, n_batches, workers=0):
-    sampler = MixtureSampler(group_components(data.tensors[1].numpy()), batch_size=16, random_state=0)
+    sampler = MixtureSampler(
+        group_components(data.tensors[1].numpy()), batch_size=16, random_state=0
+    )
     batches = AdaptiveBatchSampler(sampler, n_batches)
     return sampler, DataLoader(Weighted(data), batch_sampler=batches, num_workers=workers)
 
@@ -51,7 +53,8 @@ def test_the_example_trains_a_model_and_learns_the_mixture():
         optimizer.step()
         sampler.update(losses, indices, weights)
     assert cross_entropy(model(X), y).item() < 0.3 * before
-    assert sampler.probabilities[y == 1].sum() > 0.2  # the rare class, 5 % of the points, has the loss
+    # the rare class, 5 % of the points, has the loss
+    assert sampler.probabilities[y == 1].sum() > 0.2
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -59,7 +62,8 @@ def test_loader_delivers_the_rows_their_indices_and_unbiased_weights(workers):
     X, y = blobs()
     _, loader = make_loader(TensorDataset(X, y), 300, workers)
     assert len(loader) == 300
-    assert len(AdaptiveBatchSampler(loader.batch_sampler.sampler)) == 400 // 16  # as many draws as points
+    # as many draws as points
+    assert len(AdaptiveBatchSampler(loader.batch_sampler.sampler)) == 400 // 16
     estimates = []
     for (x, target), indices, weights in loader:
         assert torch.equal(x, X[indices])
@@ -77,18 +81,30 @@ def test_what_is_put_together_wrongly_is_told_what_belongs_where():
         next(iter(DataLoader(Weighted(data), sampler=batches, batch_size=4)))
     with pytest.raises(TypeError, match=r"give the DataLoader batch_sampler=, not sampler="):
         next(iter(DataLoader(data, sampler=batches)))
-    with pytest.raises(TypeError, match=r"give the DataLoader Weighted\(dataset\), got TensorDataset"):
+    with pytest.raises(
+        TypeError, match=r"give the DataLoader Weighted\(dataset\), got TensorDataset"
+    ):
         next(iter(DataLoader(data, batch_sampler=batches)))
     for wrong in (dict(sampler=batches.sampler), dict(batch_sampler=batches.sampler)):
-        with pytest.raises(TypeError, match=r"batch_sampler=AdaptiveBatchSampler\(sampler\), and the data set as"):
+        with pytest.raises(
+            TypeError, match=r"batch_sampler=AdaptiveBatchSampler\(sampler\), and the data set as"
+        ):
             next(iter(DataLoader(Weighted(data), **wrong)))
-    with pytest.raises(TypeError, match=r"got batch_size, drop_last: .* Trainer\(use_distributed_sampler=False\)"):
-        type(batches)(batches.sampler, batch_size=10, drop_last=False)  # as pytorch-lightning#19183 does
+    with pytest.raises(
+        TypeError, match=r"got batch_size, drop_last: .* Trainer\(use_distributed_sampler=False\)"
+    ):
+        # as pytorch-lightning#19183 does
+        type(batches)(batches.sampler, batch_size=10, drop_last=False)
     assert (batches.batch_size, batches.drop_last) == (16, False)
     for sampler in (100, data, KDPP(np.eye(4), 2)):
-        with pytest.raises(TypeError, match=r"sampler must be one of handful\.sampling, such as MixtureSampler, got "):
+        with pytest.raises(
+            TypeError,
+            match=r"sampler must be one of handful\.sampling, such as MixtureSampler, got ",
+        ):
             AdaptiveBatchSampler(sampler)
-    with pytest.raises(TypeError, match=r"got 0: give the DataLoader batch_sampler=AdaptiveBatchSampler\(sampler\)"):
+    with pytest.raises(
+        TypeError, match=r"got 0: give the DataLoader batch_sampler=AdaptiveBatchSampler\(sampler\)"
+    ):
         next(iter(DataLoader(Weighted(data), batch_size=4)))
 
 
@@ -97,10 +113,13 @@ def test_what_needs_torch_is_imported_when_it_is_asked_for():
     with pytest.raises(AttributeError, match=r"'handful\.sampling' has no attribute 'Wieghted'"):
         handful.sampling.Wieghted  # noqa: B018
     code = (
-        "import sys, handful.sampling; assert 'torch' not in sys.modules; sys.modules['torch'] = None\n"
+        "import sys, handful.sampling; assert 'torch' not in sys.modules; sys.modules['torch'] = "
+        "None\n"
         "try:\n    handful.sampling.Weighted\nexcept ImportError as error:\n    print(error)"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert said == "Weighted needs torch: pip install torch.\n"
 
 
@@ -124,7 +143,9 @@ SAMPLERS = {
     "uniform": lambda: UniformSampler(100, **OPTIONS),
     "fixed mixture": lambda: FixedMixture(GROUPS, **OPTIONS),
     "mixture": lambda: MixtureSampler(GROUPS, **OPTIONS),
-    "mixture, no uniform": lambda: MixtureSampler(group_components(np.arange(100) % 4), uniform=False, **OPTIONS),
+    "mixture, no uniform": lambda: MixtureSampler(
+        group_components(np.arange(100) % 4), uniform=False, **OPTIONS
+    ),
     "bandit": lambda: BanditSampler(100, **OPTIONS),
     "replay": lambda: filled(100, **OPTIONS),
     "replay, fixed": lambda: filled(100, mixture_weights=np.full(10, 0.1), **OPTIONS),
@@ -138,7 +159,8 @@ SAMPLERS = {
 
 
 def through_torch(thing, make, **options):
-    """Another one, that `make` gives, with the state of `thing` as torch.save and torch.load pass it on."""
+    """Another one, that `make` gives, with the state of `thing` as torch.save and torch.load pass
+    it on."""
     file = io.BytesIO()
     torch.save(thing.state_dict(), file)
     file.seek(0)
@@ -160,9 +182,11 @@ def losses_of(indices):
 
 
 def train(batches, count=None, workers=0):
-    """Up to `count` batches of an epoch, learned from one by one, and the loader's iterator, which may go on."""
+    """Up to `count` batches of an epoch, learned from one by one, and the loader's iterator, which
+    may go on."""
     data = TensorDataset(torch.arange(100.0)[:, None])
-    iterator, seen = iter(DataLoader(Weighted(data), batch_sampler=batches, num_workers=workers)), []
+    iterator = iter(DataLoader(Weighted(data), batch_sampler=batches, num_workers=workers))
+    seen = []
     while len(seen) != count:
         try:
             _, indices, weights = next(iterator)
@@ -182,7 +206,8 @@ WAYS = [through_torch, through_pickle, through_deepcopy]
 def test_an_epoch_goes_on_after_the_batch_that_was_delivered_last(name, workers, way):
     """pytorch#36650, datasets#5454: workers had drawn four batches more."""
     if workers and (name == "another generator" or way is through_deepcopy):
-        return  # starting workers takes a second
+        # starting workers takes a second
+        return
     make = SAMPLERS[name]
     whole = AdaptiveBatchSampler(make(), 9)
     expected = [batch for _ in range(2) for batch in train(whole, workers=workers)[0]]
@@ -194,11 +219,13 @@ def test_an_epoch_goes_on_after_the_batch_that_was_delivered_last(name, workers,
     seen, iterator = train(broken, 4, workers)
     of_sampler = way(broken.sampler, make)
     del iterator
-    again = way(broken, batches)  # after the loader is gone
+    # after the loader is gone
+    again = way(broken, batches)
     assert len(again) == 9
     rest = train(again, workers=workers)[0]
     assert seen + rest == expected[:9]
-    assert train(again, workers=workers)[0] == expected[9:]  # the next epoch is a whole one
+    # the next epoch is a whole one
+    assert train(again, workers=workers)[0] == expected[9:]
     assert train(AdaptiveBatchSampler(of_sampler, 5), workers=workers)[0] == expected[4:9]
 
 
@@ -225,7 +252,9 @@ def test_late_errors_of_a_replay_and_other_components_are_in_the_state():
     drawn = one.sample()
     one.sample()
     one.add(7)
-    two = through_torch(one, lambda: PrioritizedReplay(20, batch_size=10, mixture_weights=np.full(10, 0.1)))
+    two = through_torch(
+        one, lambda: PrioritizedReplay(20, batch_size=10, mixture_weights=np.full(10, 0.1))
+    )
     for replay in (one, two):
         replay.update(np.arange(10.0), *drawn)
         replay.update(np.arange(10.0))
@@ -265,7 +294,8 @@ def test_a_state_is_a_copy_and_that_of_another_sampler_is_refused():
 
 
 def test_a_loader_with_a_state_of_its_own_gets_the_state_as_it_draws():
-    """What torchdata's StatefulDataLoader does: it asks after each draw, and keeps the answer until the delivery."""
+    """What torchdata's StatefulDataLoader does: it asks after each draw, and keeps the answer until
+    the delivery."""
 
     class WithState(DataLoader):
         def state_dict(self):
@@ -278,5 +308,6 @@ def test_a_loader_with_a_state_of_its_own_gets_the_state_as_it_draws():
     iterator = iter(WithState(Weighted(data), batch_sampler=batches, num_workers=2))
     next(iterator)
     again = make()
-    again.load_state_dict(batches.state_dict())  # five are drawn
+    # five are drawn
+    again.load_state_dict(batches.state_dict())
     assert [i for i, _ in (zip(*batch) for batch in again)] == expected[5:]

@@ -89,11 +89,17 @@ HARMLESS = {
     "iris": load_iris().data,
     "diabetes": load_diabetes().data,
     "counts of words": 100 * words(),
-    "rare flags beside a wide column": np.c_[np.arange(400) < 3, np.random.default_rng(0).normal(0, 20, 400)],
+    "rare flags beside a wide column": np.c_[
+        np.arange(400) < 3, np.random.default_rng(0).normal(0, 20, 400)
+    ],
     "flags": np.c_[np.arange(4000) < 3, np.arange(4000) % 2, np.ones(4000)],
-    "a constant, but for rounding": np.c_[1e6 + 1e-4 * np.random.default_rng(0).random(400), np.arange(400)],
+    "a constant, but for rounding": np.c_[
+        1e6 + 1e-4 * np.random.default_rng(0).random(400), np.arange(400)
+    ],
     "principal components": PCA(whiten=False).fit_transform(X),
-    "Nystrom features": Nystrom(RBF(0.01), n_landmarks=60, random_state=0).fit_transform(load_iris().data),
+    "Nystrom features": Nystrom(RBF(0.01), n_landmarks=60, random_state=0).fit_transform(
+        load_iris().data
+    ),
     "one row twice": np.zeros((10, 2)),
 }
 
@@ -104,7 +110,11 @@ def test_columns_of_one_unit_are_not_told_of(rows):
 
 
 def test_what_does_not_go_by_scale_and_sparse_rows_are_not_told_of():
-    for model in (UniformCoreset(10), StratifiedCoreset(10), MatchedCoreset(LeastSquares(), at="posterior")):
+    for model in (
+        UniformCoreset(10),
+        StratifiedCoreset(10),
+        MatchedCoreset(LeastSquares(), at="posterior"),
+    ):
         assert told(model.fit, X, Y) == []
     assert told(KCenter(10).fit, sparse.csr_array(X)) == []
     assert told(MergeReduce(KCenter(), size=10, leaf_size=100).fit, X, Y) == []
@@ -114,6 +124,8 @@ def test_queries_and_pipelines():
     features = load_wine().data
     for query in (KCenterQuery(), KMeansQuery(random_state=0)):
         assert len(told(lambda query=query: query.query(5, features=features))) == 1
-    model = CoresetEstimator(BilevelCoreset(size=20, random_state=0), LogisticRegression(max_iter=5000))
+    model = CoresetEstimator(
+        BilevelCoreset(size=20, random_state=0), LogisticRegression(max_iter=5000)
+    )
     assert len(told(model.fit, X, Y)) == 1
     assert told(make_pipeline(StandardScaler(), model).fit, X, Y) == []

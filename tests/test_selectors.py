@@ -1,4 +1,5 @@
-"""What holds for every selector of the library: scikit-learn's checks; test_contracts has the relations."""
+"""What holds for every selector of the library: scikit-learn's checks; test_contracts has the
+relations."""
 
 import importlib
 import pkgutil
@@ -39,25 +40,34 @@ def of_the_library(base):
     for module in pkgutil.walk_packages(handful.__path__, "handful."):
         if not module.name.startswith(("handful.data", "handful.cli")):
             importlib.import_module(module.name)
-    found, queue = set(), [base]
+    found = set()
+    queue = [base]
     while queue:
         below = queue.pop().__subclasses__()
         queue += below
-        found |= {cls for cls in below if cls.__module__.startswith("handful.") and not cls.__name__.startswith("_")}
+        found |= {
+            cls
+            for cls in below
+            if cls.__module__.startswith("handful.") and not cls.__name__.startswith("_")
+        }
     return found
 
 
-# A selector that hands its input to another refuses what that one refuses; matched rows are as many as are needed.
+# A selector that hands its input to another refuses what that one refuses; matched rows are as many
+# as are needed.
 OTHERS = {SizedSelector, ProxyCoreset, AnyEstimatorCoreset, MatchedCoreset}
 SELECTORS = sorted(of_the_library(Selector) - OTHERS, key=lambda cls: cls.__name__)
 
 
 def test_every_selector_can_be_imported_from_its_room():
-    rooms = {cls.__name__: importlib.import_module(".".join(cls.__module__.split(".")[:2])) for cls in SELECTORS}
+    rooms = {
+        cls.__name__: importlib.import_module(".".join(cls.__module__.split(".")[:2]))
+        for cls in SELECTORS
+    }
     assert [name for name, room in rooms.items() if name not in room.__all__] == []
 
 
-# scikit-learn's checks -----------------------------------------------------------------------------------------------
+# scikit-learn's checks ---------------------------------------------------------------------------
 
 CHECKED = [
     *(cls(size=5) for cls in SELECTORS),
@@ -76,8 +86,9 @@ CHECKED = [
     MeasurementSelector(size=1),
     MeasurementSelector(recovery=L2(), size=1, rule="linear"),
 ]
-# Rows that are repeated in place of weighted, then shuffled, are other rows to draw from; in the same order they are
-# the same, which test_contracts asks. The checks of `predict_proba` want four columns.
+# Rows that are repeated in place of weighted, then shuffled, are other rows to draw from; in the
+# same order they are the same, which test_contracts asks. The checks of `predict_proba` want four
+# columns.
 DRAWN = [
     CoresetEstimator(BilevelCoreset(size=5, random_state=0), LogisticRegression()),
     CoresetEstimator(BilevelCoreset(LeastSquares(1e-6), size=10, random_state=0), Ridge()),
@@ -97,7 +108,12 @@ def test_scikit_learn_checks(estimator, check):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
     ("estimator", "check"),
-    [(one, c) for drawn in DRAWN for one, c in estimator_checks_generator(drawn) if BY_WEIGHT not in str(c)],
+    [
+        (one, c)
+        for drawn in DRAWN
+        for one, c in estimator_checks_generator(drawn)
+        if BY_WEIGHT not in str(c)
+    ],
 )
 def test_scikit_learn_checks_of_what_draws(estimator, check):
     check(estimator)
@@ -106,13 +122,14 @@ def test_scikit_learn_checks_of_what_draws(estimator, check):
 @pytest.mark.parametrize("cls", SELECTORS, ids=lambda cls: cls.__name__)
 def test_rows_in_ascending_order_are_no_ranking(cls):
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(200, 3)), np.repeat([0, 1], 100)
+    X = rng.normal(size=(200, 3))
+    y = np.repeat([0, 1], 100)
     fits = [cls(size=12, random_state=seed).fit(X, y).indices_ for seed in range(3)]
     ascending = not any((np.diff(indices) < 0).any() for indices in fits)
     assert not (ascending and cls()._ranks)
 
 
-# All estimators ------------------------------------------------------------------------------------------------------
+# All estimators ----------------------------------------------------------------------------------
 
 
 def test_every_public_estimator_passes_scikit_learns_checks():

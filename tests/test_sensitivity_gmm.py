@@ -7,7 +7,8 @@ from handful.sensitivity.gmm import mixture_sensitivities, rough_centers
 
 def clustered(rng, n=120, d=2):
     X = rng.normal(size=(n, d)) * 0.3 + 4 * rng.normal(size=(6, d))[rng.integers(6, size=n)]
-    X[0] += 30  # a row far from all others
+    # a row far from all others
+    X[0] += 30
     return X, rng.exponential(size=n) + 0.05
 
 
@@ -22,8 +23,11 @@ def test_no_row_ever_costs_more_than_its_bound(seed):
     bound = mixture_sensitivities(*rough_centers(X, weights, 4, rng=rng), weights)
     worst = np.zeros(len(X))
     for trial in range(500):
-        centres = X[rng.choice(len(X), 4, replace=False)] + rng.normal(size=(4, 2)) * 10.0 ** rng.uniform(-2, 2)
-        if trial % 2:  # the centres that are worst for one row: all of them at another cluster
+        centres = X[rng.choice(len(X), 4, replace=False)] + rng.normal(
+            size=(4, 2)
+        ) * 10.0 ** rng.uniform(-2, 2)
+        # the centres that are worst for one row: all of them at another cluster
+        if trial % 2:
             centres = X[rng.integers(len(X))] + 0.1 * rng.normal(size=(4, 2))
         cost = sq_distances(X, centres)
         worst = np.maximum(worst, cost * weights.sum() / (weights @ cost))
@@ -42,7 +46,9 @@ def test_the_bound_is_the_formula_of_the_paper():
         own = [j for j in range(30) if label[j] == label[i]]
         mass = sum(u[j] for j in own)
         within = sum(u[j] * sq_dist[j] for j in own) / mass
-        assert bound == pytest.approx(2 * alpha * sq_dist[i] / mean + 4 * alpha * within / mean + 4 * sum(u) / mass)
+        assert bound == pytest.approx(
+            2 * alpha * sq_dist[i] / mean + 4 * alpha * within / mean + 4 * sum(u) / mass
+        )
 
 
 def test_rough_centers_give_each_row_its_nearest_centre():

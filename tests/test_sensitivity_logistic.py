@@ -10,14 +10,17 @@ from sklearn.cluster import kmeans_plusplus
 
 def signed(n=40, d=2, seed=0, scale=1.0):
     rng = np.random.default_rng(seed)
-    X, y = scale * rng.normal(size=(n, d)), rng.choice([-1.0, 1.0], n)
+    X = scale * rng.normal(size=(n, d))
+    y = rng.choice([-1.0, 1.0], n)
     return np.column_stack([X, np.ones(n)]) * y[:, None], rng.exponential(size=n) + 0.05
 
 
 def naive_sensitivities(Z, weights, n_clusters, radius, rng):
     # Lemma 3.1 of the paper, point by point; a point of weight w is w points of weight one
     seed = int(rng.integers(np.iinfo(np.int32).max))
-    _, centres = kmeans_plusplus(Z, n_clusters, sample_weight=weights, random_state=seed, n_local_trials=1)
+    _, centres = kmeans_plusplus(
+        Z, n_clusters, sample_weight=weights, random_state=seed, n_local_trials=1
+    )
     centres = np.unique(centres)
     nearest = [np.argmin([np.sum((z - Z[c]) ** 2) for c in centres]) for z in Z]
     bounds = []
@@ -47,28 +50,36 @@ def test_sensitivities_are_the_lemmas_point_by_point(n_clusters, radius, weighte
 
 @pytest.mark.parametrize("label", [-1, 1])
 def test_rows_of_one_class_are_drawn_by_their_bound(label):
-    """As `fit` draws them when one row of the other class, whose weight is next to none, stands beside them."""
+    """As `fit` draws them when one row of the other class, whose weight is next to none, stands
+    beside them."""
     X, _ = signed(60)
     X = X[:, :2]
     weights = np.linspace(1, 5, 60)
     options = {"size": 200, "n_clusters": 1, "radius": 2.0}
-    indices, drawn = LogisticSensitivity(**options).select_one_class(X, weights, np.random.default_rng(0))
+    indices, drawn = LogisticSensitivity(**options).select_one_class(
+        X, weights, np.random.default_rng(0)
+    )
     both = LogisticSensitivity(**options, random_state=np.random.default_rng(0))
     y = np.append(np.full(60, label), -label)
     both.fit(np.vstack([X, X.mean(0)]), y, sample_weight=np.append(weights, 1e-12))
     np.testing.assert_array_equal(indices, both.indices_)
     np.testing.assert_allclose(drawn, both.weights_, rtol=1e-9)
-    assert len(np.unique(drawn / weights[indices])) > 20  # by bounds that differ, not uniformly
+    # by bounds that differ, not uniformly
+    assert len(np.unique(drawn / weights[indices])) > 20
 
 
 def largest_share(Z, weights, n, radius, rng):
-    # sup over |theta| <= radius of U loss_n / sum_m u_m loss_m, from several starts; the ball is an image of all space
+    # sup over |theta| <= radius of U loss_n / sum_m u_m loss_m, from several starts; the ball is an
+    # image of all space
     def negative(t):
         theta = radius * t / np.sqrt(1 + t @ t)
         loss = np.logaddexp(0, -Z @ theta)
         return -weights.sum() * loss[n] / (weights @ loss)
 
-    starts = [-3 * Z[n], *(10.0 ** rng.uniform(-1, 2, size=(4, 1)) * rng.normal(size=(4, Z.shape[1])))]
+    starts = [
+        -3 * Z[n],
+        *(10.0 ** rng.uniform(-1, 2, size=(4, 1)) * rng.normal(size=(4, Z.shape[1]))),
+    ]
     return max(-minimize(negative, start, method="Nelder-Mead").fun for start in starts)
 
 
@@ -82,14 +93,16 @@ def test_sensitivities_bound_the_largest_share_of_the_loss(radius, unit):
     for n_clusters in (1, 3, 15):
         bound = logistic_sensitivities(Z, weights, n_clusters, radius, rng=rng)
         assert (bound >= largest * (1 - 1e-9)).all()
-    if radius == 0.3:  # where all losses are nearly equal, so are the shares: the bound is no empty one
+    # where all losses are nearly equal, so are the shares: the bound is no empty one
+    if radius == 0.3:
         assert bound.max() < 3 * largest.max()
 
 
 def test_the_unit_of_the_weights_changes_no_sensitivity():
     Z, weights = signed()
     once, again = (
-        logistic_sensitivities(Z, w, 5, 1.0, rng=np.random.default_rng(0)) for w in (weights, 1e-6 * weights)
+        logistic_sensitivities(Z, w, 5, 1.0, rng=np.random.default_rng(0))
+        for w in (weights, 1e-6 * weights)
     )
     np.testing.assert_allclose(again, once, rtol=1e-9)
 

@@ -3,7 +3,12 @@ import os
 import numpy as np
 import pytest
 from handful.blocks import Blocks
-from handful.sensitivity.draws import inclusion_probabilities, multinomial_draw, order_by, systematic_draw
+from handful.sensitivity.draws import (
+    inclusion_probabilities,
+    multinomial_draw,
+    order_by,
+    systematic_draw,
+)
 from handful.sensitivity.svm import SVMCoreset
 from handful.sensitivity.svm_bounds import printed_bound, tight_bound
 from handful.sensitivity.svm_parts import FULL, sq_mahalanobis
@@ -17,7 +22,11 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import StandardScaler
 from svm_oracle import qp_sensitivity
 
-KINDS = [(rule, sampling) for rule in ("tight", "paper", "mixture") for sampling in ("multinomial", "systematic")]
+KINDS = [
+    (rule, sampling)
+    for rule in ("tight", "paper", "mixture")
+    for sampling in ("multinomial", "systematic")
+]
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +36,10 @@ def cancer():
 
 
 def random_instance(rng):
-    """A small weighted instance: blobs, outliers, a label minority, weights over orders of magnitude."""
-    n, d = int(rng.integers(4, 26)), int(rng.integers(1, 5))
+    """A small weighted instance: blobs, outliers, a label minority, weights over orders of
+    magnitude."""
+    n = int(rng.integers(4, 26))
+    d = int(rng.integers(1, 5))
     X = rng.normal(size=(n, d)) * 10 ** rng.uniform(-1, 1)
     y = np.where(rng.random(n) < rng.uniform(0.1, 0.9), 1.0, -1.0)
     X += y[:, None] * rng.normal(size=d) * 10 ** rng.uniform(-1, 1)
@@ -47,7 +58,8 @@ def adversarial_instance(rng):
 
 
 def bounds_of(X, y, u, price, labels, bound):
-    """The bound of every point for the partition `labels` (within classes), with a certified optimum."""
+    """The bound of every point for the partition `labels` (within classes), with a certified
+    optimum."""
     opt = LinearSVM(l2=1 / (price * u.sum()), tol=1e-9).fit(X, y, sample_weight=u).lower_bound_
     out = np.empty(len(y))
     for sign in (-1, 1):
@@ -61,7 +73,9 @@ def bounds_of(X, y, u, price, labels, bound):
 
 
 def test_exact_sensitivity_equals_that_of_a_qp_solver(rng):
-    for instance in [random_instance(rng) for _ in range(25)] + [adversarial_instance(rng) for _ in range(10)]:
+    for instance in [random_instance(rng) for _ in range(25)] + [
+        adversarial_instance(rng) for _ in range(10)
+    ]:
         X, y, u, price = instance
         for i in rng.choice(len(y), size=min(3, len(y)), replace=False):
             ours = exact_sensitivity(X, y, i, price=price, sample_weight=u)
@@ -69,23 +83,30 @@ def test_exact_sensitivity_equals_that_of_a_qp_solver(rng):
 
 
 def excess(X, y, u, price, i, s):
-    """A certified upper bound on max_w u f(p, w) / (s F(w)) - 1 over the w with a loss at p, up to a factor.
+    """A certified upper bound on max_w u f(p, w) / (s F(w)) - 1 over the w with a loss at p, up to
+    a factor.
 
-    That p's share is at most s F everywhere means that the SVM with the linear term price u <z_p, w> has an
-    optimum of at least price u; its dual objective bounds that optimum from below.
+    That p's share is at most s F everywhere means that the SVM with the linear term price u <z_p,
+    w> has an optimum of at least price u; its dual objective bounds that optimum from below.
     """
     curvature = s - u[i] / u.sum()
     z = y[i] * np.append(X[i], 1.0)
-    svm = minimise(with_ones(X), y, s * price * u / curvature, tol=1e-8, linear=-price * u[i] * z / curvature)
+    svm = minimise(
+        with_ones(X), y, s * price * u / curvature, tol=1e-8, linear=-price * u[i] * z / curvature
+    )
     return 1 - svm.lower_bound * curvature / (price * u[i])
 
 
 def test_sensitivities_of_many_points_are_below_the_tight_bound(rng):
-    checked, wanted = 0, max(1000, 5 * int(os.environ.get("HANDFUL_EXAMPLES", 0)))
+    checked = 0
+    wanted = max(1000, 5 * int(os.environ.get("HANDFUL_EXAMPLES", 0)))
     while checked < wanted:
         X, y, u, price = random_instance(rng) if checked % 5 else adversarial_instance(rng)
-        bound = bounds_of(X, y, u, price, rng.integers(rng.integers(1, 5), size=len(y)), tight_bound)
-        for i in np.flatnonzero(bound < 1):  # 1 is a bound by definition
+        bound = bounds_of(
+            X, y, u, price, rng.integers(rng.integers(1, 5), size=len(y)), tight_bound
+        )
+        # 1 is a bound by definition
+        for i in np.flatnonzero(bound < 1):
             assert excess(X, y, u, price, i, bound[i]) <= 1e-6
             checked += 1
 
@@ -99,12 +120,15 @@ def test_the_tight_bound_is_attained(rng):
 
 
 def test_printed_bound_falls_short_of_the_sensitivity_on_three_points():
-    """The counterexample to Lemma 5.3, with both candidate constants; the tight bound holds, and is attained."""
+    """The counterexample to Lemma 5.3, with both candidate constants; the tight bound holds, and is
+    attained."""
     for distance, kappa in ((2.3, 4 / 9), (2.65, 2 / 3)):
         X, y, u, price, light = printed_bound_counterexample(distance)
         exact = qp_sensitivity(X, y, light, price=price, u=u)
         labels = np.zeros(3, dtype=int)
-        printed = bounds_of(X, y, u, price, labels, lambda *a, k=kappa, **b: printed_bound(*a, **b, kappa=k))[light]
+        printed = bounds_of(
+            X, y, u, price, labels, lambda *a, k=kappa, **b: printed_bound(*a, **b, kappa=k)
+        )[light]
         tight = bounds_of(X, y, u, price, labels, tight_bound)[light]
         assert 0.94 < printed / exact < 0.96
         assert 1 <= tight / exact * (1 + 1e-6) < 1.01
@@ -112,7 +136,8 @@ def test_printed_bound_falls_short_of_the_sensitivity_on_three_points():
 
 def test_sensitivities_are_upper_bounds_with_any_number_of_clusters(cancer):
     X, y = cancer
-    X, y = X[:60, :4], y[:60]
+    X = X[:60, :4]
+    y = y[:60]
     exact = np.array([exact_sensitivity(X, y, i, tol=1e-6) for i in range(60)])
     for n_clusters in (1, 3, "log", "auto", 60):
         coreset = SVMCoreset(20, n_clusters=n_clusters, random_state=0).fit(X, y)
@@ -123,7 +148,10 @@ def test_sensitivities_are_upper_bounds_with_any_number_of_clusters(cancer):
 
 def test_auto_is_no_worse_than_one_or_log_clusters(cancer):
     X, y = cancer
-    total = {k: SVMCoreset(20, n_clusters=k, random_state=0).fit(X, y).total_sensitivity_ for k in (1, "log", "auto")}
+    total = {
+        k: SVMCoreset(20, n_clusters=k, random_state=0).fit(X, y).total_sensitivity_
+        for k in (1, "log", "auto")
+    }
     assert total["auto"] <= 1.1 * min(total[1], total["log"])
 
 
@@ -136,8 +164,11 @@ def test_large_data_use_the_rough_solution_and_its_bound_holds(rng):
 
 
 @pytest.mark.parametrize("n_features", [4, FULL + 1])
-@pytest.mark.parametrize("decades", [0, 8])  # the units of the columns are as unequal as 1e-8 and 1e8
-def test_distances_are_mahalanobis_and_in_many_features_relative_to_the_variances(rng, n_features, decades):
+# the units of the columns are as unequal as 1e-8 and 1e8
+@pytest.mark.parametrize("decades", [0, 8])
+def test_distances_are_mahalanobis_and_in_many_features_relative_to_the_variances(
+    rng, n_features, decades
+):
     X = rng.normal(size=(300, n_features)) * rng.uniform(0.5, 2, size=n_features) + 3
     X[:, 1] += X[:, 0]
     u = rng.exponential(size=300)
@@ -153,7 +184,9 @@ def test_distances_are_mahalanobis_and_in_many_features_relative_to_the_variance
 @pytest.mark.parametrize("bound", [tight_bound, printed_bound])
 def test_bounds_of_far_points_under_a_tiny_optimum_are_one(bound):
     distance = np.array([1e-200, 1.0, 1e30])
-    values = bound(distance, np.ones(3), np.full(3, 10.0), 20.0, price=1.0, opt=np.finfo(float).tiny)
+    values = bound(
+        distance, np.ones(3), np.full(3, 10.0), 20.0, price=1.0, opt=np.finfo(float).tiny
+    )
     assert ((values >= 0.1) & (values <= 1.0)).all()
     np.testing.assert_array_equal(values[1:], 1.0)
 
@@ -174,7 +207,9 @@ def test_drawing_again_is_fitting_again_without_the_scores(sampling, cancer):
     inclusion = np.mean([np.isin(np.arange(len(y)), c.indices) for c in draws], axis=0)
     q = fitted.probabilities_
     expected = inclusion_probabilities(q, 40) if sampling == "systematic" else 1 - (1 - q) ** 40
-    assert (np.abs(inclusion - expected) < 5 * np.sqrt(expected * (1 - expected) / 200) + 0.01).all()
+    assert (
+        np.abs(inclusion - expected) < 5 * np.sqrt(expected * (1 - expected) / 200) + 0.01
+    ).all()
     assert np.mean([c.weights.sum() for c in draws]) == pytest.approx(len(y), rel=0.1)
     with pytest.raises(ValueError, match="size must be an integer of at least 1"):
         fitted.draw(0)
@@ -186,7 +221,8 @@ def test_drawing_again_is_fitting_again_without_the_scores(sampling, cancer):
 
 
 def test_all_points_equal_and_two_rows_work():
-    X, y = np.ones((20, 3)), np.repeat([0, 1], [5, 15])
+    X = np.ones((20, 3))
+    y = np.repeat([0, 1], [5, 15])
     coreset = SVMCoreset(30, random_state=0).fit(X, y)
     assert coreset.weights_.sum() == pytest.approx(20, rel=0.7)
     np.testing.assert_allclose(coreset.sensitivities_, np.where(y == 0, 1 / 5, 1 / 15))
@@ -206,7 +242,9 @@ def test_sample_size_follows_the_theorem(cancer):
     t = 5 * coreset.total_sensitivity_
     assert (coreset.probabilities_ >= coreset.sensitivities_ / t * (1 - 1e-12)).all()
     assert coreset.sample_size(0.1, 0.05) == np.ceil(t / 0.01 * (30 * np.log(t) + np.log(20)))
-    assert coreset.sample_size(0.05, 0.05) == pytest.approx(4 * coreset.sample_size(0.1, 0.05), rel=1e-3)
+    assert coreset.sample_size(0.05, 0.05) == pytest.approx(
+        4 * coreset.sample_size(0.1, 0.05), rel=1e-3
+    )
     with pytest.raises(ValueError, match="independent draws"):
         SVMCoreset(20, sampling="systematic").fit(X, y).sample_size(0.1, 0.1)
 
@@ -230,7 +268,8 @@ def test_draws_cover_whatever_the_probabilities(seed, n, decades):
 
 
 def test_order_sorts_by_group_then_key(rng):
-    key, group = rng.normal(size=500), rng.random(500) < 0.3
+    key = rng.normal(size=500)
+    group = rng.random(500) < 0.3
     order = order_by(key, group)
     assert (np.diff(group[order].astype(int)) >= 0).all()
     step = (key.max() - key.min()) / 4000

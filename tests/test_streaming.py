@@ -17,7 +17,8 @@ def make(rng, n, d=3):
 
 
 class First(Selector):
-    """The first rows of what it sees, weights scaled: a selector whose merges can be written down."""
+    """The first rows of what it sees, weights scaled: a selector whose merges can be written
+    down."""
 
     def __init__(self, size=2, *, random_state=None):
         self.size = size
@@ -29,12 +30,14 @@ class First(Selector):
 
 
 def test_the_tree_is_the_binary_one_written_by_hand():
-    """Seven leaves of two rows: ((0 1) (2 3)) ((4 5) 6), every node keeping the first two rows of its union."""
+    """Seven leaves of two rows: ((0 1) (2 3)) ((4 5) 6), every node keeping the first two rows of
+    its union."""
     X = np.arange(14.0)[:, None]
     stream = MergeReduce(First(), size=3, leaf_size=2, random_state=0).fit(X)
 
     def join(a, b):
-        rows, weights = a[0] + b[0], np.array(a[1] + b[1])
+        rows = a[0] + b[0]
+        weights = np.array(a[1] + b[1])
         if len(rows) <= 3:
             return rows, list(weights)
         return rows[:3], list(weights[:3] * weights.sum() / weights[:3].sum())
@@ -64,7 +67,8 @@ def test_memory_is_logarithmic_and_the_coreset_is_valid_at_any_time(rng):
 
 @pytest.mark.parametrize("slots", [1, 2, 3, 5])
 def test_slots_follow_algorithm_3_written_out(slots):
-    """The weights after every leaf by the rule as the paper's text has it; two rows a leaf, two a node."""
+    """The weights after every leaf by the rule as the paper's text has it; two rows a leaf, two a
+    node."""
     expected = []
     stream = MergeReduce(First(), size=2, leaf_size=2, n_slots=slots, random_state=0)
     for leaf in range(40):
@@ -88,11 +92,15 @@ def test_slots_follow_algorithm_3_written_out(slots):
 
 def test_a_file_larger_than_the_memory_allowed_passes_through(tmp_path):
     """32 MB on disk, at most 2 MB of it in memory at a time."""
-    X = np.lib.format.open_memmap(tmp_path / "X.npy", mode="w+", shape=(200_000, 20), dtype=np.float64)
+    X = np.lib.format.open_memmap(
+        tmp_path / "X.npy", mode="w+", shape=(200_000, 20), dtype=np.float64
+    )
     X[:] = np.arange(20)
     X.flush()
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    stream = MergeReduce(UniformCoreset(), size=200, leaf_size=1000, random_state=0).partial_fit(mapped[:2000])
+    stream = MergeReduce(UniformCoreset(), size=200, leaf_size=1000, random_state=0).partial_fit(
+        mapped[:2000]
+    )
     tracemalloc.start()
     stream.partial_fit(mapped[2000:])
     peak = tracemalloc.get_traced_memory()[1]
@@ -108,7 +116,8 @@ def test_a_stream_sorted_by_class_works(rng, selector):
     order = np.argsort(y, kind="stable")
     stream = MergeReduce(selector, size=60, leaf_size=100, random_state=0)
     stream.partial_fit(X[order[:300]], y[order[:300]])
-    assert len(stream.coreset_) <= 60  # one class so far
+    # one class so far
+    assert len(stream.coreset_) <= 60
     stream.partial_fit(X[order[300:]], y[order[300:]])
     assert set(stream.rows()[1]) == {-1, 1}
     assert stream.weights_.sum() == pytest.approx(2000, rel=0.6)
@@ -117,7 +126,8 @@ def test_a_stream_sorted_by_class_works(rng, selector):
 class Interrupting(UniformCoreset):
     """Raises KeyboardInterrupt, once, at the `stop`-th selection of the process."""
 
-    calls, stop = 0, None
+    calls = 0
+    stop = None
 
     def _select(self, *args):
         type(self).calls += 1
@@ -129,7 +139,8 @@ class Interrupting(UniformCoreset):
 @pytest.mark.parametrize("stop", range(1, 12))
 def test_interrupting_leaves_a_valid_coreset_and_the_stream_can_go_on(rng, stop):
     X, _ = make(rng, 800)
-    Interrupting.calls, Interrupting.stop = 0, stop
+    Interrupting.calls = 0
+    Interrupting.stop = stop
     stream = MergeReduce(Interrupting(), size=30, leaf_size=100, random_state=0)
     with pytest.raises(KeyboardInterrupt):
         stream.partial_fit(X)
@@ -143,7 +154,9 @@ def test_interrupting_leaves_a_valid_coreset_and_the_stream_can_go_on(rng, stop)
 def test_a_part_of_a_stream_may_have_no_row_that_counts(rng):
     X, _ = make(rng, 500)
     u = np.r_[np.ones(130), np.zeros(200), np.ones(170)]
-    stream = MergeReduce(UniformCoreset(), size=40, leaf_size=60, random_state=0).fit(X, sample_weight=u)
+    stream = MergeReduce(UniformCoreset(), size=40, leaf_size=60, random_state=0).fit(
+        X, sample_weight=u
+    )
     assert stream.n_seen_ == 500
     assert not ((stream.indices_ >= 130) & (stream.indices_ < 330)).any()
     with pytest.raises(ValueError, match="sample_weight must have shape"):

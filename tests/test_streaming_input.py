@@ -1,4 +1,5 @@
-"""What the memories of a stream are given: what they refuse, and that a refusal leaves them as they were."""
+"""What the memories of a stream are given: what they refuse, and that a refusal leaves them as they
+were."""
 
 import pickle
 
@@ -7,7 +8,13 @@ import pandas as pd
 import pytest
 from handful.baselines import UniformCoreset
 from handful.sensitivity.svm import SVMCoreset
-from handful.streaming import ClassBalancedReservoir, MergeReduce, Reservoir, ReservoirCoreset, reservoir
+from handful.streaming import (
+    ClassBalancedReservoir,
+    MergeReduce,
+    Reservoir,
+    ReservoirCoreset,
+    reservoir,
+)
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -54,21 +61,39 @@ BAD = {
     "shape": (lambda X, y: (X[0], y), "Expected 2D array"),
     "short labels": (lambda X, y: (X, y[:-1]), "inconsistent numbers of samples"),
     "long labels": (lambda X, y: (X, np.r_[y, y]), "inconsistent numbers of samples"),
-    "no number": (lambda X, y: (last(X.astype(object), "a"), y), "could not convert string|the chunk has words in X"),
+    "no number": (
+        lambda X, y: (last(X.astype(object), "a"), y),
+        "could not convert string|the chunk has words in X",
+    ),
     "width": (lambda X, y: (X[:, :2], y), "X has 2 features"),
     "no labels": (lambda X, y: (X, None), "but the stream so far has|requires y"),
-    "words": (lambda X, y: (X, np.full(len(X), "a")), "the chunk has words in y, but the stream so far has numbers"),
-    "sparse": (lambda X, y: (sparse.csr_array(X), y), "the chunk has sparse rows, but the stream so far has dense"),
+    "words": (
+        lambda X, y: (X, np.full(len(X), "a")),
+        "the chunk has words in y, but the stream so far has numbers",
+    ),
+    "sparse": (
+        lambda X, y: (sparse.csr_array(X), y),
+        "the chunk has sparse rows, but the stream so far has dense",
+    ),
 }
 BAD_WEIGHTS = {
     "negative weight": (lambda X, y: (X, y, last(np.ones(len(X)), -1.0)), "must not be negative"),
     "short weights": (lambda X, y: (X, y, np.ones(len(X) - 1)), "sample_weight must have shape"),
     "long weights": (lambda X, y: (X, y, np.ones(len(X) + 50)), "sample_weight must have shape"),
-    "long bad weights": (lambda X, y: (X, y, np.r_[np.ones(len(X)), np.full(50, np.nan)]), "sample_weight"),
+    "long bad weights": (
+        lambda X, y: (X, y, np.r_[np.ones(len(X)), np.full(50, np.nan)]),
+        "sample_weight",
+    ),
 }
 BAD_FOR_CLASSES = {
-    "NaN label": (lambda X, y: (X, last(y, np.nan)), "y has missing labels: 1 of 370 rows, the first at row 369"),
-    "several labels": (lambda X, y: (X, np.column_stack([y, y])), "one label a row.* as .*Reservoir.* looks at it"),
+    "NaN label": (
+        lambda X, y: (X, last(y, np.nan)),
+        "y has missing labels: 1 of 370 rows, the first at row 369",
+    ),
+    "several labels": (
+        lambda X, y: (X, np.column_stack([y, y])),
+        "one label a row.* as .*Reservoir.* looks at it",
+    ),
 }
 BAD_FOR_SELECTOR = {"selector": (lambda X, y: (last(X, 1e3), y), "refused")}
 
@@ -78,14 +103,17 @@ def cases():
         more = {} if issubclass(kind, Reservoir) else BAD_WEIGHTS
         more = more | (BAD_FOR_CLASSES if issubclass(kind, ClassBalancedReservoir) else {})
         for options in [{}, {"n_slots": 3}] if kind is MergeReduce else [{}]:
-            for name, case in (BAD | more | (BAD_FOR_SELECTOR if kind is MergeReduce else {})).items():
+            for name, case in (
+                BAD | more | (BAD_FOR_SELECTOR if kind is MergeReduce else {})
+            ).items():
                 yield pytest.param(kind, options, *case, id=f"{kind.__name__}-{options}-{name}")
 
 
 @pytest.mark.parametrize(("kind", "options", "spoil", "message"), list(cases()))
 def test_a_chunk_that_fails_midway_changes_nothing(data, kind, options, spoil, message):
     X, y = data
-    stream, undisturbed = of(kind, **options), of(kind, **options)
+    stream = of(kind, **options)
+    undisturbed = of(kind, **options)
     for each in (stream, undisturbed):
         each.partial_fit(X[:130], y[:130])
         each.coreset_  # noqa: B018 - the root is kept once somebody has asked for it
@@ -105,8 +133,10 @@ def test_a_chunk_that_fails_midway_changes_nothing(data, kind, options, spoil, m
 @settings(max_examples=16)
 def test_how_a_stream_is_cut_into_chunks_changes_nothing(kind, cuts, seed):
     rng = np.random.default_rng(seed)
-    X, y = rng.normal(size=(300, 3)), rng.choice(list("abcde"), size=300)
-    whole, stream = of(kind).fit(X, y), of(kind)
+    X = rng.normal(size=(300, 3))
+    y = rng.choice(list("abcde"), size=300)
+    whole = of(kind).fit(X, y)
+    stream = of(kind)
     for part in np.split(np.arange(300), sorted(cuts)):
         stream.partial_fit(X[part], y[part])
     for ours, theirs in zip((stream.indices_, *stream.rows()), (whole.indices_, *whole.rows())):
@@ -125,10 +155,13 @@ def test_what_stops_a_reservoir_after_its_draws_changes_nothing(data, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(reservoir, "joined", stop)
         with pytest.raises(error):
-            stream.partial_fit(X[300:], y[300:] + 1)  # with a class that is new
+            # with a class that is new
+            stream.partial_fit(X[300:], y[300:] + 1)
     assert pickle.dumps(vars(stream)) == before
     undisturbed = of(kind).partial_fit(X[:300], y[:300]).partial_fit(X[300:], y[300:])
-    np.testing.assert_array_equal(stream.partial_fit(X[300:], y[300:]).indices_, undisturbed.indices_)
+    np.testing.assert_array_equal(
+        stream.partial_fit(X[300:], y[300:]).indices_, undisturbed.indices_
+    )
 
 
 @every_kind
@@ -136,7 +169,9 @@ def test_dense_rows_are_refused_by_a_sparse_stream(data, kind):
     X, y = data
     stream = of(kind)
     stream.partial_fit(sparse.csr_array(X[:100]), y[:100])
-    with pytest.raises(ValueError, match="the chunk has dense rows, but the stream so far has sparse"):
+    with pytest.raises(
+        ValueError, match="the chunk has dense rows, but the stream so far has sparse"
+    ):
         stream.partial_fit(X[100:], y[100:])
     stream.partial_fit(sparse.coo_array(X[100:200]), y[100:200])
     np.testing.assert_array_equal(stream.rows()[0].toarray(), X[stream.indices_])
@@ -146,13 +181,17 @@ def test_dense_rows_are_refused_by_a_sparse_stream(data, kind):
 @every_kind
 def test_the_arrays_of_a_chunk_may_be_used_again(data, kind):
     X, y = data
-    stream, other = of(kind), of(kind)
-    X_buffer, y_buffer = np.empty((90, 3)), np.empty(90)
+    stream = of(kind)
+    other = of(kind)
+    X_buffer = np.empty((90, 3))
+    y_buffer = np.empty(90)
     for part in np.split(np.arange(900), 10):
-        X_buffer[:], y_buffer[:] = X[part], y[part]
+        X_buffer[:] = X[part]
+        y_buffer[:] = y[part]
         stream.partial_fit(X_buffer, y_buffer)
         other.partial_fit(X[part], y[part])
-    X_buffer[:], y_buffer[:] = 0, 0
+    X_buffer[:] = 0
+    y_buffer[:] = 0
     for ours, theirs in zip(stream.rows(), other.rows()):
         np.testing.assert_array_equal(ours, theirs)
 
@@ -165,11 +204,15 @@ def test_the_arrays_of_a_chunk_may_be_used_again(data, kind):
 )
 def test_sizes_are_fixed_once_a_stream_has_begun(data, kind, option, value):
     X, y = data
-    stream, undisturbed = of(kind), of(kind)
+    stream = of(kind)
+    undisturbed = of(kind)
     stream.partial_fit(X[:300], y[:300])
     began = stream.get_params()[option]
     stream.set_params(**{option: value})
-    message = f"{option} cannot change once a stream has begun: it began with {option}={began}, got {option}={value};"
+    message = (
+        f"{option} cannot change once a stream has begun: it began with {option}={began}, got "
+        f"{option}={value};"
+    )
     with pytest.raises(ValueError, match=message):
         stream.partial_fit(X[300:], y[300:])
     with pytest.raises(ValueError, match=message):
@@ -179,7 +222,9 @@ def test_sizes_are_fixed_once_a_stream_has_begun(data, kind, option, value):
         each.partial_fit(X[start:], y[start:])
     np.testing.assert_array_equal(np.sort(stream.indices_), np.sort(undisturbed.indices_))
     stream.set_params(**{option: value}).fit(X, y)
-    np.testing.assert_array_equal(stream.indices_, of(kind).set_params(**{option: value}).fit(X, y).indices_)
+    np.testing.assert_array_equal(
+        stream.indices_, of(kind).set_params(**{option: value}).fit(X, y).indices_
+    )
 
 
 @every_kind
@@ -206,7 +251,10 @@ def test_take_asks_for_the_whole_stream_and_names_rows(data, kind):
     for ours, whole in zip(stream.take(X, None, y), (rows, None, labels, weights)):
         np.testing.assert_array_equal(ours, whole)
     for arrays in ((X[600:], y[600:]), (X, y[:600])):
-        with pytest.raises(ValueError, match=r"take needs the whole stream, 900 rows so far, got \d+; rows\(\) gives"):
+        with pytest.raises(
+            ValueError,
+            match=r"take needs the whole stream, 900 rows so far, got \d+; rows\(\) gives",
+        ):
             stream.take(*arrays)
 
 
@@ -216,7 +264,11 @@ def test_take_asks_for_the_whole_stream_and_names_rows(data, kind):
     [
         (SVMCoreset, TypeError, r"got the class SVMCoreset: give SVMCoreset\(\)"),
         (50, TypeError, "selector must choose rows, as BilevelCoreset does, got 50"),
-        (LogisticRegression(), TypeError, r"selector must choose rows, as BilevelCoreset does, got LogisticRegression"),
+        (
+            LogisticRegression(),
+            TypeError,
+            r"selector must choose rows, as BilevelCoreset does, got LogisticRegression",
+        ),
         (Reservoir(50), TypeError, "Reservoir takes none"),
         (SVMCoreset(), ValueError, "requires y to be passed"),
     ],

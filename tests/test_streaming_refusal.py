@@ -45,7 +45,8 @@ def last_entry(X, value):
     return X
 
 
-# What is done to a chunk of two classes, 0 and 1. Labels may be missing where nothing looks at them.
+# What is done to a chunk of two classes, 0 and 1. Labels may be missing where nothing looks at
+# them.
 MISSING = {
     "None": lambda X, y: (X, last(y, None, object)),
     "NaN label": lambda X, y: (X, last(y, np.nan)),
@@ -71,7 +72,9 @@ MANY = {
     "third class among others": lambda X, y: (X, last(y, 2)),
     "many classes": lambda X, y: (X, np.arange(len(y))),
 }
-THIRTEEN = {"more classes than points": lambda X, y: (np.repeat(X, 7, axis=0), np.arange(7 * len(y)) % 13)}
+THIRTEEN = {
+    "more classes than points": lambda X, y: (np.repeat(X, 7, axis=0), np.arange(7 * len(y)) % 13)
+}
 TWO_CLASSES = HUGE | NO_CLASSES | MANY
 HUGE_TARGET = MISSING | {"huge target": lambda X, y: (X, last(y, 1e80))}
 NEGATIVE = {"negative count": lambda X, y: (X, last(y, -1))}
@@ -87,7 +90,9 @@ SELECTORS = {
     "proxy": (ProxyCoreset(SVMCoreset()), TWO_CLASSES),
     "matched": (MatchedCoreset(Poisson(), penalties=[1e-2]), HUGE | NEGATIVE | HUGE_TARGET),
     "forest": (
-        AnyEstimatorCoreset(RandomForestClassifier(n_estimators=2), n_draws=1, n_exchanges=0, n_held_out=0),
+        AnyEstimatorCoreset(
+            RandomForestClassifier(n_estimators=2), n_draws=1, n_exchanges=0, n_held_out=0
+        ),
         HUGE | NO_CLASSES | THIRTEEN,
     ),
 }
@@ -130,7 +135,9 @@ def test_a_bad_chunk_of_few_rows_is_refused_when_it_comes_and_changes_nothing(na
 def test_a_stream_with_bad_chunks_is_the_stream_of_the_good_ones_alone(name, kind, data):
     selector, own = SELECTORS[name]
     bad = list((EVERY | own).values())
-    stream, undisturbed, begin = streams(selector)[kind], streams(selector)[kind], 0
+    stream = streams(selector)[kind]
+    undisturbed = streams(selector)[kind]
+    begin = 0
     for spoil in data.draw(st.lists(st.none() | st.sampled_from(bad), min_size=4, max_size=12)):
         rows = slice(begin, begin + data.draw(st.integers(2, 60)))
         begin = rows.stop - 2
@@ -142,7 +149,9 @@ def test_a_stream_with_bad_chunks_is_the_stream_of_the_good_ones_alone(name, kin
                 stream.partial_fit(*spoil(X_ALL[rows], Y_ALL[rows]))
     for one in (stream, undisturbed):
         one.partial_fit(X_ALL[-60:], Y_ALL[-60:])
-    for ours, theirs in zip((*stream.rows(), stream.indices_), (*undisturbed.rows(), undisturbed.indices_)):
+    for ours, theirs in zip(
+        (*stream.rows(), stream.indices_), (*undisturbed.rows(), undisturbed.indices_)
+    ):
         np.testing.assert_array_equal(ours, theirs)
 
 
@@ -152,8 +161,10 @@ def test_a_stream_with_bad_chunks_is_the_stream_of_the_good_ones_alone(name, kin
 @pytest.mark.filterwarnings("ignore:.*(smallest of them|unique classes|random start).*:UserWarning")
 def test_a_new_class_is_no_bad_chunk_where_the_selector_can_carry_it(name, kind, n_classes):
     stream = streams(SELECTORS[name][0])[kind]
-    stream.partial_fit(X_ALL[:60], np.zeros(60, dtype=int))  # one class at first, then one more with every chunk
-    if name in ("bilevel", "forest"):  # which have a point of each class
+    # one class at first, then one more with every chunk
+    stream.partial_fit(X_ALL[:60], np.zeros(60, dtype=int))
+    # which have a point of each class
+    if name in ("bilevel", "forest"):
         n_classes = min(n_classes, SIZE)
     for k in range(1, n_classes):
         stream.partial_fit(X_ALL[:20], np.arange(20) % k + 1)
@@ -163,21 +174,30 @@ def test_a_new_class_is_no_bad_chunk_where_the_selector_can_carry_it(name, kind,
 
 def test_strata_beyond_the_size_are_drawn_as_one_without_bias_and_with_a_warning():
     y = np.repeat(np.arange(13), [100, 50, 40, 30, 20, 10, 10, 10, 10, 10, 5, 3, 2])
-    X, cost = np.zeros((len(y), 1)), np.arange(len(y), dtype=float)
+    X = np.zeros((len(y), 1))
+    cost = np.arange(len(y), dtype=float)
     totals = []
     for seed in range(200):
         stream = MergeReduce(StratifiedCoreset(), size=12, leaf_size=len(y), random_state=seed)
-        with pytest.warns(UserWarning, match="13 classes in y for size=12: the smallest of them are drawn as one"):
+        with pytest.warns(
+            UserWarning, match="13 classes in y for size=12: the smallest of them are drawn as one"
+        ):
             stream.fit(X, y)
         totals.append(stream.weights_ @ cost[stream.indices_])
         assert len(np.unique(y[stream.indices_])) == 12
     assert abs(np.mean(totals) - cost.sum()) < 4 * np.std(totals) / np.sqrt(200)
-    with pytest.raises(ValueError, match="size must be at least the number of strata, got size=12 for 13 classes in y"):
+    with pytest.raises(
+        ValueError,
+        match="size must be at least the number of strata, got size=12 for 13 classes in y",
+    ):
         StratifiedCoreset(12).fit(X, y)
 
 
 def test_a_selector_that_no_leaf_could_use_is_refused_at_the_first_chunk():
-    for selector in (KCenter(weighting="none"), BilevelCoreset(weighting="corrective", strategy="exchange")):
+    for selector in (
+        KCenter(weighting="none"),
+        BilevelCoreset(weighting="corrective", strategy="exchange"),
+    ):
         with pytest.raises(ValueError, match="weighting"):
             MergeReduce(selector, size=SIZE).partial_fit(X_ALL[:5], Y_ALL[:5])
     with pytest.raises(TypeError, match=r"[Ss]parse"):
@@ -185,7 +205,9 @@ def test_a_selector_that_no_leaf_could_use_is_refused_at_the_first_chunk():
 
 
 def test_labels_of_rows_of_weight_zero_do_not_count():
-    stream = MergeReduce(SVMCoreset(), size=SIZE, leaf_size=50, random_state=0).partial_fit(X_ALL[:30], Y_ALL[:30])
+    stream = MergeReduce(SVMCoreset(), size=SIZE, leaf_size=50, random_state=0).partial_fit(
+        X_ALL[:30], Y_ALL[:30]
+    )
     stream.partial_fit(X_ALL[:5], [0, 1, 2, 3, 4], sample_weight=[1, 1, 0, 0, 0])
     stream.partial_fit(X_ALL[:5], [5] * 5, sample_weight=np.zeros(5))
     assert set(stream.partial_fit(X_ALL, Y_ALL).rows()[1]) <= {0, 1}
@@ -203,7 +225,8 @@ def test_labels_of_rows_of_weight_zero_do_not_count():
 )
 def test_a_reservoir_refuses_a_bad_chunk_and_goes_on_as_if_it_had_not_come(make, spoil):
     stream = make(SIZE, random_state=0).partial_fit(X_ALL[:30], Y_ALL[:30])
-    undisturbed, before = make(SIZE, random_state=0).partial_fit(X_ALL[:30], Y_ALL[:30]), state(stream)
+    undisturbed = make(SIZE, random_state=0).partial_fit(X_ALL[:30], Y_ALL[:30])
+    before = state(stream)
     with pytest.raises(ValueError):  # noqa: PT011 (each message is its own)
         stream.partial_fit(*spoil(X_ALL[30:36], Y_ALL[30:36]))
     assert state(stream) == before
@@ -213,7 +236,10 @@ def test_a_reservoir_refuses_a_bad_chunk_and_goes_on_as_if_it_had_not_come(make,
 
 def test_a_first_chunk_that_is_refused_draws_nothing_from_a_generator_that_is_given():
     for generator in (np.random.default_rng(3), np.random.RandomState(3)):
-        for make in (Reservoir, lambda size, **options: MergeReduce(SVMCoreset(), size=size, **options)):
+        for make in (
+            Reservoir,
+            lambda size, **options: MergeReduce(SVMCoreset(), size=size, **options),
+        ):
             before = pickle.dumps(generator)
             with pytest.raises(ValueError, match="NaN"):
                 make(SIZE, random_state=generator).partial_fit(last_entry(X_ALL, np.nan), Y_ALL)
@@ -232,14 +258,23 @@ ESTIMATORS = {
 @pytest.mark.parametrize("n_rows", [4, 40])
 @pytest.mark.parametrize(
     ("selector", "spoil"),
-    [pytest.param(s, f, id=f"{name}-{bad}") for name, (s, cases) in ESTIMATORS.items() for bad, f in cases.items()],
+    [
+        pytest.param(s, f, id=f"{name}-{bad}")
+        for name, (s, cases) in ESTIMATORS.items()
+        for bad, f in cases.items()
+    ],
 )
-def test_partial_fit_of_an_estimator_refuses_a_bad_chunk_and_goes_on_as_before(selector, spoil, n_rows):
+def test_partial_fit_of_an_estimator_refuses_a_bad_chunk_and_goes_on_as_before(
+    selector, spoil, n_rows
+):
     def begun():
-        model = CoresetEstimator(selector, SGDClassifier(random_state=0), random_state=np.random.default_rng(0))
+        model = CoresetEstimator(
+            selector, SGDClassifier(random_state=0), random_state=np.random.default_rng(0)
+        )
         return model.partial_fit(X_ALL[:60], Y_ALL[:60], classes=[0, 1])
 
-    model, undisturbed = begun(), begun()
+    model = begun()
+    undisturbed = begun()
     chunk = spoil(X_ALL[60 : 60 + n_rows], Y_ALL[60 : 60 + n_rows])
     if sparse.issparse(chunk[0]) or chunk[0].dtype.kind == "M":
         pytest.skip("SGDClassifier takes sparse rows after dense ones, and dates as numbers")
@@ -254,7 +289,9 @@ def test_partial_fit_of_an_estimator_refuses_a_bad_chunk_and_goes_on_as_before(s
 
 @pytest.mark.parametrize("spoil", (EVERY | TWO_CLASSES).values(), ids=(EVERY | TWO_CLASSES))
 def test_a_task_that_is_refused_leaves_a_replay_buffer_as_it_was(spoil):
-    memory, undisturbed = (ReplayBuffer(SVMCoreset(), size=40, random_state=0).add(X_ALL, Y_ALL) for _ in range(2))
+    memory, undisturbed = (
+        ReplayBuffer(SVMCoreset(), size=40, random_state=0).add(X_ALL, Y_ALL) for _ in range(2)
+    )
     before = pickle.dumps(memory)
     try:
         memory.add(*spoil(last_entry(X_ALL, np.nan), Y_ALL))

@@ -40,7 +40,9 @@ def test_short_streams_are_kept_whole_with_weight_one(cls):
 
 def naive_cbrs(y, size, rng):
     # the algorithm's own words, a list of rows; returns the rows held
-    memory, full, seen = [], set(), {}
+    memory = []
+    full = set()
+    seen = {}
     for i, label in enumerate(y):
         seen[label] = seen.get(label, 0) + 1
         if len(memory) < size:
@@ -60,7 +62,8 @@ def naive_cbrs(y, size, rng):
 def test_class_balanced_reservoir_has_the_law_of_the_naive_loop():
     y = np.array([0] * 12 + [1] * 3 + [0] * 6 + [2] * 2 + [1] * 8 + [2] * 4)
     n_draws = 600
-    ours, naive = np.zeros(len(y)), np.zeros(len(y))
+    ours = np.zeros(len(y))
+    naive = np.zeros(len(y))
     for seed in range(n_draws):
         rng = np.random.default_rng(seed)
         stream = ClassBalancedReservoir(6, random_state=seed)
@@ -113,7 +116,8 @@ def test_what_a_reservoir_refuses():
 
 def test_a_coreset_of_a_reservoir_is_the_selectors_choice_among_the_rows_held():
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(3000, 2)), (np.arange(3000) % 50 == 0).astype(int)
+    X = rng.normal(size=(3000, 2))
+    y = (np.arange(3000) % 50 == 0).astype(int)
     stream = ReservoirCoreset(StratifiedCoreset(), size=20, random_state=3).fit(X[:1000], y[:1000])
     stream.partial_fit(X[1000:], y[1000:])
     held = ClassBalancedReservoir(200, random_state=3).fit(X, y)
@@ -123,5 +127,7 @@ def test_a_coreset_of_a_reservoir_is_the_selectors_choice_among_the_rows_held():
     np.testing.assert_array_equal(stream.rows()[1], y[stream.indices_])
     unlabelled = ReservoirCoreset(UniformCoreset(), size=20, n_held=50, random_state=3).fit(X)
     assert np.isin(unlabelled.indices_, Reservoir(50, random_state=3).fit(X).indices_).all()
-    targets = ReservoirCoreset(UniformCoreset(), size=20, n_held=50, balanced=False, random_state=3).fit(X, X[:, 0])
+    targets = ReservoirCoreset(
+        UniformCoreset(), size=20, n_held=50, balanced=False, random_state=3
+    ).fit(X, X[:, 0])
     np.testing.assert_array_equal(targets.indices_, unlabelled.indices_)

@@ -30,12 +30,16 @@ def fitted(model):
     return np.append(model.coef_[0], model.intercept_)
 
 
-@pytest.mark.parametrize(("n", "d", "l2"), [(2, 1, 0.5), (5, 8, None), (60, 3, 0.2), (300, 12, 3e-4)])
+@pytest.mark.parametrize(
+    ("n", "d", "l2"), [(2, 1, 0.5), (5, 8, None), (60, 3, 0.2), (300, 12, 3e-4)]
+)
 def test_objective_equals_that_of_a_qp_solver(rng, n, d, l2):
     X, y = make(rng, n, d)
     u = rng.exponential(size=n)
     model = LinearSVM(l2=l2, tol=1e-9).fit(X, y, sample_weight=u)
-    assert model.objective_ == pytest.approx(svm_objective(X, y, fitted(model), l2=l2, sample_weight=u))
+    assert model.objective_ == pytest.approx(
+        svm_objective(X, y, fitted(model), l2=l2, sample_weight=u)
+    )
     c = u if l2 is None else u / u.sum() / l2
     lower, upper = qp_svm(X, y, c)
     assert upper == pytest.approx(lower, rel=1e-6)
@@ -54,25 +58,31 @@ def test_objective_equals_that_of_a_qp_solver(rng, n, d, l2):
 def test_the_certificate_holds_on_whatever_data(seed, n, d, log_l2, log_spread, decades):
     """Lower bound <= F at any w: at the solution, around it, and at solutions of a tighter solve.
 
-    Rarely, with weights over ten orders of magnitude, rounding keeps the gap above the tolerance: then it says so.
+    Rarely, with weights over ten orders of magnitude, rounding keeps the gap above the tolerance:
+    then it says so.
     """
     rng = np.random.default_rng(seed)
     X, y = make(rng, n, d, spread=10**log_spread)
-    u, l2 = 10 ** rng.uniform(-decades, 0, size=n), 10**log_l2
+    u = 10 ** rng.uniform(-decades, 0, size=n)
+    l2 = 10**log_l2
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
         model = LinearSVM(l2=l2, tol=1e-3).fit(X, y, sample_weight=u)
     assert model.gap_ <= 1e-3 or any(w.category is ConvergenceWarning for w in caught)
     others = [fitted(model) * (1 + 0.1 * rng.normal(size=d + 1)) for _ in range(20)]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # any w tests the bound
+        # any w tests the bound
+        warnings.simplefilter("ignore", ConvergenceWarning)
         others.append(fitted(LinearSVM(l2=l2, tol=1e-9).fit(X, y, sample_weight=u)))
     slack = 1e-12 * model.objective_
-    assert all(svm_objective(X, y, w, l2=l2, sample_weight=u) >= model.lower_bound_ - slack for w in others)
+    assert all(
+        svm_objective(X, y, w, l2=l2, sample_weight=u) >= model.lower_bound_ - slack for w in others
+    )
 
 
 def test_gap_and_bound_hold_on_badly_scaled_problems():
-    """Conditioning to 1e12, weights over ten decades, offsets to 1e8; a QP solver's bounds on the optimum decide."""
+    """Conditioning to 1e12, weights over ten decades, offsets to 1e8; a QP solver's bounds on the
+    optimum decide."""
     decided = 0
     for seed in range(80):
         X, y, u, l2 = random_svm(np.random.default_rng([17, seed]))
@@ -82,7 +92,8 @@ def test_gap_and_bound_hold_on_badly_scaled_problems():
         assert model.lower_bound_ <= upper * (1 + 1e-12)
         assert model.objective_ >= lower * (1 - 1e-12)
         decided += upper - lower <= 1e-6 * upper
-    assert decided >= 60  # elsewhere the QP solver's own bounds are too far apart to say much
+    # elsewhere the QP solver's own bounds are too far apart to say much
+    assert decided >= 60
 
 
 @pytest.mark.parametrize("l2", [1e7, 1e-11])
@@ -92,13 +103,15 @@ def test_separable_data_and_extreme_l2(rng, l2):
     model = LinearSVM(l2=l2).fit(X, y)
     assert model.gap_ <= 1e-8
     if l2 < 1:
-        assert (y * model.decision_function(X)).min() == pytest.approx(1, abs=1e-6)  # the hard margin
+        # the hard margin
+        assert (y * model.decision_function(X)).min() == pytest.approx(1, abs=1e-6)
 
 
 def test_equal_points_of_both_labels_give_the_majority():
     model = LinearSVM().fit(np.ones((5, 2)), [0, 0, 0, 1, 1])
     np.testing.assert_allclose(model.coef_, 0, atol=1e-6)
-    assert model.objective_ == pytest.approx(2 * 2)  # each of the two in the minority pays 1 - (-1)
+    # each of the two in the minority pays 1 - (-1)
+    assert model.objective_ == pytest.approx(2 * 2)
     assert (model.predict(np.ones((3, 2))) == 0).all()
 
 
@@ -109,7 +122,8 @@ def test_two_points_give_the_maximal_margin():
 
 @pytest.mark.parametrize("l2", [1e-300, 1e-160, 1e-60, 1e150])
 def test_bounds_stay_finite_at_penalties_that_rounding_drowns(rng, l2):
-    X, y = rng.normal(size=(40, 3)), np.arange(40) % 2
+    X = rng.normal(size=(40, 3))
+    y = np.arange(40) % 2
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = LinearSVM(l2=l2, max_iter=20).fit(X, y)
@@ -119,7 +133,8 @@ def test_bounds_stay_finite_at_penalties_that_rounding_drowns(rng, l2):
 
 
 def test_l2_is_the_penalty_per_mean_loss(rng):
-    """The solution is that of SVC at C = 1 / (l2 n), and does not depend on the scale of the weights."""
+    """The solution is that of SVC at C = 1 / (l2 n), and does not depend on the scale of the
+    weights."""
     X, y = make(rng, 150, 4)
     ours = LinearSVM(l2=0.02, tol=1e-10).fit(X, y)
     theirs = SVC(kernel="linear", C=1 / (0.02 * 150), tol=1e-8).fit(X, y)
@@ -127,7 +142,9 @@ def test_l2_is_the_penalty_per_mean_loss(rng):
     heavy = LinearSVM(l2=0.02, tol=1e-10).fit(X, y, sample_weight=np.full(150, 7.0))
     np.testing.assert_allclose(fitted(ours), fitted(heavy), atol=1e-6)
     default = LinearSVM(tol=1e-10).fit(X, y)
-    np.testing.assert_allclose(fitted(default), fitted(LinearSVM(l2=1 / 150, tol=1e-10).fit(X, y)), atol=1e-6)
+    np.testing.assert_allclose(
+        fitted(default), fitted(LinearSVM(l2=1 / 150, tol=1e-10).fit(X, y)), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3, 30.0])
@@ -137,26 +154,31 @@ def test_staged_solution_is_certified_on_all_rows(rng, noise):
     model = LinearSVM().fit(X, y)
     assert model.gap_ <= 1e-8
     assert svm_objective(X, y, fitted(model)) == pytest.approx(model.objective_, rel=1e-12)
-    a_part = LinearSVM().fit(X[:7000], y[:7000])  # fewer non-negative terms: its optimum bounds from below
+    # fewer non-negative terms: its optimum bounds from below
+    a_part = LinearSVM().fit(X[:7000], y[:7000])
     assert a_part.lower_bound_ <= model.objective_
 
 
 def test_staged_solve_of_a_rare_class(rng):
     X = rng.normal(size=(15_000, 3))
     y = np.full(15_000, -1)
-    y[:3], X[:3] = 1, X[:3] + 3
+    y[:3] = 1
+    X[:3] = X[:3] + 3
     assert LinearSVM().fit(X, y).gap_ <= 1e-8
 
 
-@pytest.mark.parametrize("seed", [13, 33, 178, 371])  # each once gave a wrong certificate, or none
+# each once gave a wrong certificate, or none
+@pytest.mark.parametrize("seed", [13, 33, 178, 371])
 def test_part_without_a_solution_leaves_the_whole_solve_its_digits(seed):
     rng = np.random.default_rng(seed)
-    n, d = int(rng.integers(2000, 15000)), int(rng.integers(1, 4))
+    n = int(rng.integers(2000, 15000))
+    d = int(rng.integers(1, 4))
     X = rng.normal(size=(n, d)) * np.exp(2 * rng.normal(size=d))
     y = np.where(rng.random(n) < rng.choice([0.02, 0.05, 0.1, 0.15, 0.25]), 1.0, -1.0)
     c = 10 ** rng.uniform(-6, -2) * (rng.exponential(size=n) if rng.random() < 0.5 else np.ones(n))
     A = with_ones(X)
-    ours, plain = solve(A, y, c, tol=1e-8), minimise(A, y, c, tol=1e-8)
+    ours = solve(A, y, c, tol=1e-8)
+    plain = minimise(A, y, c, tol=1e-8)
     assert abs(ours.gap) <= 1e-8
     assert ours.objective == pytest.approx(plain.objective, rel=2e-8)
 
@@ -180,12 +202,15 @@ def test_wide_sparse_solution_is_within_the_bounds_of_a_qp_solver(l2, rng):
     assert model.lower_bound_ <= upper * (1 + 1e-12)
     assert model.objective_ >= lower * (1 - 1e-12)
     assert upper == pytest.approx(lower, rel=1e-6)
-    assert model.objective_ == pytest.approx(svm_objective(X, y, fitted(model), l2=l2, sample_weight=u))
+    assert model.objective_ == pytest.approx(
+        svm_objective(X, y, fitted(model), l2=l2, sample_weight=u)
+    )
 
 
 def test_both_methods_give_the_same_solution(rng, monkeypatch):
     X, y = wide_text(rng, 900, 600)
-    X = sparse.hstack([X, np.full((len(y), 1), 0.5)], format="csr")  # the descent meets the bias twice
+    # the descent meets the bias twice
+    X = sparse.hstack([X, np.full((len(y), 1), 0.5)], format="csr")
     descent = LinearSVM(tol=1e-9, warm_start=True).fit(X, y)
     again = descent.fit(X, y)
     monkeypatch.setattr("handful.svm.coordinate_descent.WIDE", 10**9)
@@ -202,7 +227,8 @@ def test_descent_reaches_its_gap_at_any_price_and_with_weights_over_decades(pric
     X, y = wide_text(rng, 150, 120)
     c = price * 10 ** rng.uniform(-decades, 0, size=len(y))
     A = with_ones(X)
-    ours, interior = descend(A, y, c, tol=1e-8), minimise(A, y, c, tol=1e-9)
+    ours = descend(A, y, c, tol=1e-8)
+    interior = minimise(A, y, c, tol=1e-9)
     assert ours.gap <= 1e-8
     assert ours.lower_bound <= interior.objective * (1 + 1e-12)
     assert interior.lower_bound <= ours.objective * (1 + 1e-12)
@@ -217,7 +243,8 @@ def test_descent_that_is_too_slow_hands_over_to_the_interior_point_method(rng):
 
 
 def test_many_features_need_no_matrix_of_their_square(rng, monkeypatch):
-    """Where one d x d matrix does not fit, solver and coreset work within that of X and of the 64 cluster centers."""
+    """Where one d x d matrix does not fit, solver and coreset work within that of X and of the 64
+    cluster centers."""
     for module in ("svm.interior_point", "checks"):
         monkeypatch.setattr(f"handful.{module}.physical_memory", lambda: 8 * 10_000**2)
     X, y = wide_text(rng, 1000, 10_000)
@@ -229,7 +256,9 @@ def test_many_features_need_no_matrix_of_their_square(rng, monkeypatch):
     assert model.gap_ <= 1e-6
     assert 0.85 * model.objective_ < coreset.lower_bound_ <= model.objective_
     assert peak < 10 * (12 * X.nnz + 8 * (1000 + 10_000)) + 4 * 8 * 64 * 10_000
-    with pytest.raises(MemoryError, match=r"10000 features needs 6,401,280,064 bytes, more than the 800,000,000"):
+    with pytest.raises(
+        MemoryError, match=r"10000 features needs 6,401,280,064 bytes, more than the 800,000,000"
+    ):
         minimise(with_ones(X), y, np.ones(len(y)), tol=1e-3)
 
 
@@ -246,7 +275,8 @@ def test_stopping_the_descent_early_warns_and_still_certifies(rng, monkeypatch):
 def test_warm_start_begins_near_the_solution(rng):
     X, y = make(rng, 4000, 5)
     model = LinearSVM(warm_start=True).fit(X, y)
-    cold, coef = model.n_iter_, model.coef_.copy()
+    cold = model.n_iter_
+    coef = model.coef_.copy()
     model.fit(X, y)
     assert model.n_iter_ < cold
     np.testing.assert_allclose(model.coef_, coef, atol=1e-4)
@@ -256,11 +286,13 @@ def test_warm_start_begins_near_the_solution(rng):
 @pytest.mark.parametrize("offset", [1e3, 1e6, 1e8])
 def test_offsets_of_the_features_change_only_the_bias(rng, n, offset):
     X, y = make(rng, n, 4)
-    X = np.round(X, 3 if offset < 1e8 else 1)  # so that adding the offset loses few digits of the data
+    # so that adding the offset loses few digits of the data
+    X = np.round(X, 3 if offset < 1e8 else 1)
     near = LinearSVM().fit(X, y)
     X += np.array([offset, 0, -offset, 0])
     far = LinearSVM(warm_start=True).fit(X, y)
-    for model in (far, far.fit(X, y)):  # cold, then warm
+    # cold, then warm
+    for model in (far, far.fit(X, y)):
         assert model.gap_ <= 1e-8
         assert model.objective_ == pytest.approx(near.objective_, rel=1e-6)
         np.testing.assert_allclose(model.coef_, near.coef_, atol=1e-3)
@@ -300,8 +332,12 @@ def test_class_weights_multiply_the_losses_as_in_svc(rng, class_weight):
     ours = LinearSVM(l2=0.05, class_weight=class_weight).fit(X, y)
     svc = SVC(kernel="linear", C=1 / (0.05 * 80), class_weight=class_weight, tol=1e-10).fit(X, y)
     np.testing.assert_allclose(ours.coef_, svc.coef_, rtol=1e-4, atol=1e-5)
-    repeated = LinearSVM(l2=0.05, class_weight=class_weight).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2))
-    weighted = LinearSVM(l2=0.05, class_weight=class_weight).fit(X, y, sample_weight=np.full(80, 2.0))
+    repeated = LinearSVM(l2=0.05, class_weight=class_weight).fit(
+        np.repeat(X, 2, axis=0), np.repeat(y, 2)
+    )
+    weighted = LinearSVM(l2=0.05, class_weight=class_weight).fit(
+        X, y, sample_weight=np.full(80, 2.0)
+    )
     np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-5, atol=1e-7)
     for bad in ({7: 1.0}, {0: 0.0, 1: 1.0}, {0: -1.0, 1: 1.0}, {0: np.nan, 1: 1.0}):
         with pytest.raises(ValueError, match="class_weight"):
@@ -311,7 +347,8 @@ def test_class_weights_multiply_the_losses_as_in_svc(rng, class_weight):
 @pytest.mark.parametrize("make_sparse", [False, True])
 def test_gram_matrices_are_the_textbook_products(make_sparse):
     rng = np.random.default_rng(0)
-    X, D = rng.normal(size=(STRIP + 77, 5)), rng.random(STRIP + 77)
+    X = rng.normal(size=(STRIP + 77, 5))
+    D = rng.random(STRIP + 77)
     A = np.column_stack([X, np.ones(len(X))])
     found = gram(with_ones(sparse.csr_matrix(X) if make_sparse else X), D)
     np.testing.assert_allclose(found, A.T @ (D[:, None] * A), atol=1e-9)

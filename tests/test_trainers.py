@@ -5,7 +5,14 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
-from handful import AnyEstimatorCoreset, CoresetEstimator, LightweightCoreset, LinearSVM, compare, suspects
+from handful import (
+    AnyEstimatorCoreset,
+    CoresetEstimator,
+    LightweightCoreset,
+    LinearSVM,
+    compare,
+    suspects,
+)
 from handful.checks import MAX_SEED
 from handful.proxies import RBF, Nystrom
 from handful.trainers import weighted_fit, why_unweighted
@@ -26,7 +33,13 @@ from sklearn.ensemble import (
 from sklearn.experimental import enable_halving_search_cv
 from sklearn.feature_selection import RFE, RFECV
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression, Perceptron, RANSACRegressor, Ridge, RidgeClassifier
+from sklearn.linear_model import (
+    LogisticRegression,
+    Perceptron,
+    RANSACRegressor,
+    Ridge,
+    RidgeClassifier,
+)
 from sklearn.metrics import accuracy_score, make_scorer
 from sklearn.model_selection import (
     FixedThresholdClassifier,
@@ -38,14 +51,20 @@ from sklearn.model_selection import (
     cross_val_predict,
 )
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
-from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOutputRegressor, RegressorChain
+from sklearn.multioutput import (
+    ClassifierChain,
+    MultiOutputClassifier,
+    MultiOutputRegressor,
+    RegressorChain,
+)
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-assert enable_halving_search_cv  # importing it adds the halving searches
+# importing it adds the halving searches
+assert enable_halving_search_cv
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 4))
 y = (X[:, 0] + RNG.normal(size=300) > 1).astype(int)
@@ -88,7 +107,9 @@ INNER = {
     "pipeline": make_pipeline(StandardScaler(), LogisticRegression()),
     "pipeline of neighbours": make_pipeline(StandardScaler(), KNeighborsClassifier()),
     "search": GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, cv=2),
-    "search of a pipeline": GridSearchCV(make_pipeline(StandardScaler(), LogisticRegression()), {}, cv=2),
+    "search of a pipeline": GridSearchCV(
+        make_pipeline(StandardScaler(), LogisticRegression()), {}, cv=2
+    ),
     "search of neighbours": GridSearchCV(KNeighborsClassifier(), {}, cv=2),
     "tree": DecisionTreeClassifier(max_depth=3, random_state=0),
 }
@@ -96,11 +117,19 @@ WRAPPED = {
     "grid search": lambda one: GridSearchCV(one, {}, cv=2),
     "random search": lambda one: RandomizedSearchCV(one, {}, n_iter=1, cv=2, random_state=0),
     "halving": lambda one: HalvingGridSearchCV(one, {}, cv=2, random_state=0),
-    "voting": lambda one: VotingClassifier([("a", one), ("b", DecisionTreeClassifier()), ("c", "drop")]),
-    "stacking": lambda one: StackingClassifier([("a", one), ("b", DecisionTreeClassifier(random_state=0))]),
+    "voting": lambda one: VotingClassifier(
+        [("a", one), ("b", DecisionTreeClassifier()), ("c", "drop")]
+    ),
+    "stacking": lambda one: StackingClassifier(
+        [("a", one), ("b", DecisionTreeClassifier(random_state=0))]
+    ),
     "stacked last": lambda one: StackingClassifier([("a", LogisticRegression())], one),
-    "elimination": lambda one: RFE(one, importance_getter=lambda fitted: np.arange(fitted.n_features_in_)),
-    "elimination CV": lambda one: RFECV(one, importance_getter=lambda fitted: np.arange(fitted.n_features_in_)),
+    "elimination": lambda one: RFE(
+        one, importance_getter=lambda fitted: np.arange(fitted.n_features_in_)
+    ),
+    "elimination CV": lambda one: RFECV(
+        one, importance_getter=lambda fitted: np.arange(fitted.n_features_in_)
+    ),
     "calibrated": lambda one: CalibratedClassifierCV(one, cv=2),
     "one against the rest": OneVsRestClassifier,
     "one against one": OneVsOneClassifier,
@@ -131,7 +160,10 @@ REGRESSORS = {
 EVERY = {f"{way} of {name}": (WRAPPED[way], INNER[name]) for way in WRAPPED for name in INNER}
 CASES = [pytest.param(wrap(inner), id=name) for name, (wrap, inner) in EVERY.items()]
 CASES += [pytest.param(one, id=name) for name, one in REGRESSORS.items()]
-CASES += [pytest.param(KNeighborsClassifier(), id="neighbours"), pytest.param(RandomForestClassifier(5), id="forest")]
+CASES += [
+    pytest.param(KNeighborsClassifier(), id="neighbours"),
+    pytest.param(RandomForestClassifier(5), id="forest"),
+]
 
 
 def labels(trainer):
@@ -144,7 +176,8 @@ def labels(trainer):
 
 
 def accepts(trainer, target, keyword):
-    """Whether the trainer's own `fit` takes the weights by that keyword, and says nothing of dropping them."""
+    """Whether the trainer's own `fit` takes the weights by that keyword, and says nothing of
+    dropping them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -162,7 +195,8 @@ def test_the_keyword_is_one_that_the_trainers_own_fit_takes(trainer):
     known += [f"{prefix}__{name}" for prefix in prefixes for name in known]
     target = labels(trainer)
     if isinstance(trainer, FrozenEstimator):
-        assert keyword == weighted_fit(trainer.estimator).keyword  # nothing is trained: it takes anything
+        # nothing is trained: it takes anything
+        assert keyword == weighted_fit(trainer.estimator).keyword
         return
     taken = [one for one in known if accepts(trainer, target, one)]
     assert (keyword in taken) if taken else (keyword is None)
@@ -177,29 +211,44 @@ SERVED = {
     if weighted_fit(wrap(inner)).keyword is not None
     and not isinstance(wrap(inner), Duck | MultiOutputClassifier | FrozenEstimator)
 }
-SERVED |= {name: one for name, one in REGRESSORS.items() if labels(one).ndim == 1 and "fitted" not in name}
+SERVED |= {
+    name: one for name, one in REGRESSORS.items() if labels(one).ndim == 1 and "fitted" not in name
+}
 
 
 def seeded(trainer):
     """The trainer with every random_state that is None at 0."""
     trainer = clone(trainer)
-    unset = [name for name, value in trainer.get_params().items() if name.endswith("random_state") and value is None]
+    unset = [
+        name
+        for name, value in trainer.get_params().items()
+        if name.endswith("random_state") and value is None
+    ]
     return trainer.set_params(**dict.fromkeys(unset, 0))
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")  # of calibration, whose weights may serve for that alone
+# of calibration, whose weights may serve for that alone
+@pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", SERVED)
 def test_a_coreset_estimator_predicts_what_the_trainers_own_weighted_fit_does(name):
     trainer = seeded(SERVED[name])
     target = labels(trainer)
-    few = CoresetEstimator(LightweightCoreset(150, random_state=0), trainer).fit(X, target, sample_weight=WEIGHTS)
+    few = CoresetEstimator(LightweightCoreset(150, random_state=0), trainer).fit(
+        X, target, sample_weight=WEIGHTS
+    )
     X_small, y_small, weights = few.selector_.take(X, target)
     own = clone(trainer).fit(X_small, y_small, **{weighted_fit(trainer).keyword: weights})
     np.testing.assert_array_equal(few.predict(X), own.predict(X))
     assert np.ptp(weights) > 0
 
 
-COMPARED = ["grid search of logistic", "voting of tree", "stacking of tree", "grid search of pipeline", "targets"]
+COMPARED = [
+    "grid search of logistic",
+    "voting of tree",
+    "stacking of tree",
+    "grid search of pipeline",
+    "targets",
+]
 
 
 @pytest.mark.parametrize("name", COMPARED)
@@ -209,18 +258,25 @@ def test_compare_scores_what_the_trainers_own_weighted_fit_predicts(name):
     held_out = X[200:], target[200:]
     options = dict(test=held_out, sizes=[80], seeds=[3], controls=False, verbose=False)
     found = compare(LightweightCoreset(), trainer, X[:200], target[:200], **options).frame
-    X_small, y_small, weights = LightweightCoreset(80, random_state=3).fit(X[:200]).take(X[:200], target[:200])
+    X_small, y_small, weights = (
+        LightweightCoreset(80, random_state=3).fit(X[:200]).take(X[:200], target[:200])
+    )
     own = clone(trainer).fit(X_small, y_small, **{weighted_fit(trainer).keyword: weights})
     assert found[found["method"] == "LightweightCoreset"]["score"].item() == own.score(*held_out)
     assert found["weighted"].all()
 
 
-@pytest.mark.parametrize("name", [*COMPARED[:4], "calibrated of logistic", "somebody's of logistic"])
+@pytest.mark.parametrize(
+    "name", [*COMPARED[:4], "calibrated of logistic", "somebody's of logistic"]
+)
 def test_points_for_a_trainer_that_passes_weights_on_have_the_weights_of_the_classes(name):
-    few = AnyEstimatorCoreset(SERVED[name], size=60, n_draws=3, n_exchanges=2, random_state=0).fit(X, y)
+    few = AnyEstimatorCoreset(SERVED[name], size=60, n_draws=3, n_exchanges=2, random_state=0).fit(
+        X, y
+    )
     of_class = few.weights_[y[few.indices_] == 1].sum()
     assert few.chosen_ in ("logistic", "linear") or of_class == pytest.approx(y.sum())
-    assert few.trials_  # the trainer is asked: a search is not the problem of its candidates
+    # the trainer is asked: a search is not the problem of its candidates
+    assert few.trials_
 
 
 @pytest.mark.parametrize("wrap", [GridSearchCV, RandomizedSearchCV])
@@ -228,38 +284,67 @@ def test_a_search_over_a_pipeline_is_served_by_what_its_last_step_sees(wrap):
     far = X * [1, 1e4, 1, 1] + 100
     pipe = make_pipeline(StandardScaler(), KNeighborsClassifier())
     search = wrap(
-        pipe, {"kneighborsclassifier__n_neighbors": [3]}, cv=2, **({"n_iter": 1} if "R" in wrap.__name__ else {})
+        pipe,
+        {"kneighborsclassifier__n_neighbors": [3]},
+        cv=2,
+        **({"n_iter": 1} if "R" in wrap.__name__ else {}),
     )
     options = dict(size=60, n_draws=2, n_exchanges=2, random_state=0)
-    with pytest.warns(UserWarning, match="takes no sample_weight for its KNeighborsClassifier: all chosen rows"):
+    with pytest.warns(
+        UserWarning, match="takes no sample_weight for its KNeighborsClassifier: all chosen rows"
+    ):
         few = AnyEstimatorCoreset(search, **options).fit(far, y)
-    scaled = AnyEstimatorCoreset(KNeighborsClassifier(3), **options).fit(StandardScaler().fit_transform(far), y)
+    scaled = AnyEstimatorCoreset(KNeighborsClassifier(3), **options).fit(
+        StandardScaler().fit_transform(far), y
+    )
     assert set(few.trials_) == set(scaled.trials_)
 
 
-ROUTED = ["one against the rest", "one against one", "codes", "self-training", "threshold", "tuned threshold"]
+ROUTED = [
+    "one against the rest",
+    "one against one",
+    "codes",
+    "self-training",
+    "threshold",
+    "tuned threshold",
+]
 
 
 @pytest.mark.parametrize("way", ROUTED)
 def test_what_passes_weights_on_by_routing_alone_says_so_and_is_served_once_it_is_enabled(way):
     trainer = seeded(WRAPPED[way](LogisticRegression()))
     selector = LightweightCoreset(150, random_state=0)
-    with pytest.raises(ValueError, match=r"without metadata routing, sklearn.set_config.*set_fit_request.*of Logistic"):
+    with pytest.raises(
+        ValueError,
+        match=r"without metadata routing, sklearn.set_config.*set_fit_request.*of Logistic",
+    ):
         CoresetEstimator(selector, trainer).fit(X, y)
-    with pytest.warns(UserWarning, match=r"without metadata routing.*all chosen rows get equal weights"):
-        few = AnyEstimatorCoreset(trainer, size=60, n_draws=2, n_exchanges=0, random_state=0).fit(X, y)
+    with pytest.warns(
+        UserWarning, match=r"without metadata routing.*all chosen rows get equal weights"
+    ):
+        few = AnyEstimatorCoreset(trainer, size=60, n_draws=2, n_exchanges=0, random_state=0).fit(
+            X, y
+        )
     assert np.ptp(few.weights_) == 0
     with config_context(enable_metadata_routing=True):
-        inner = LogisticRegression().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        inner = (
+            LogisticRegression()
+            .set_fit_request(sample_weight=True)
+            .set_score_request(sample_weight=True)
+        )
         trainer = seeded(WRAPPED[way](inner))
         if way == "tuned threshold":
-            trainer.set_params(scoring=make_scorer(accuracy_score).set_score_request(sample_weight=True))
+            trainer.set_params(
+                scoring=make_scorer(accuracy_score).set_score_request(sample_weight=True)
+            )
         few = CoresetEstimator(selector, trainer).fit(X, y)
         X_small, y_small, weights = few.selector_.take(X, y)
         own = clone(trainer).fit(X_small, y_small, sample_weight=weights)
         np.testing.assert_array_equal(few.predict(X), own.predict(X))
         with warnings.catch_warnings(record=True) as given:
-            AnyEstimatorCoreset(trainer, size=60, n_draws=2, n_exchanges=0, random_state=0).fit(X, y)
+            AnyEstimatorCoreset(trainer, size=60, n_draws=2, n_exchanges=0, random_state=0).fit(
+                X, y
+            )
         assert not any("takes no sample_weight" in str(warning.message) for warning in given)
 
 
@@ -267,41 +352,65 @@ def test_what_passes_weights_on_by_routing_alone_says_so_and_is_served_once_it_i
     ("trainer", "reason"),
     [
         (KNeighborsClassifier(), "KNeighborsClassifier.fit takes no sample_weight"),
-        (make_pipeline(StandardScaler(), KNeighborsClassifier()), "KNeighborsClassifier.fit takes no sample_weight"),
-        (VotingClassifier([("a", KNeighborsClassifier())]), "VotingClassifier.fit takes no .* for its KNeighbors"),
-        (VotingClassifier([("a", INNER["pipeline"])]), "VotingClassifier.fit takes no .* for its LogisticRegression"),
-        (INNER["search of neighbours"], "GridSearchCV.fit takes no sample_weight for its KNeighborsClassifier"),
+        (
+            make_pipeline(StandardScaler(), KNeighborsClassifier()),
+            "KNeighborsClassifier.fit takes no sample_weight",
+        ),
+        (
+            VotingClassifier([("a", KNeighborsClassifier())]),
+            "VotingClassifier.fit takes no .* for its KNeighbors",
+        ),
+        (
+            VotingClassifier([("a", INNER["pipeline"])]),
+            "VotingClassifier.fit takes no .* for its LogisticRegression",
+        ),
+        (
+            INNER["search of neighbours"],
+            "GridSearchCV.fit takes no sample_weight for its KNeighborsClassifier",
+        ),
     ],
 )
 def test_what_takes_none_is_named(trainer, reason):
     with pytest.raises(ValueError, match=f"{reason}.*so it cannot train on a weighted coreset"):
         CoresetEstimator(LightweightCoreset(50), trainer).fit(X, y)
     with pytest.warns(UserWarning, match=f"{reason}.*: it trains on the chosen rows alone"):
-        found = compare(LightweightCoreset(), trainer, X, y, sizes=[50], seeds=1, controls=False, verbose=False)
+        found = compare(
+            LightweightCoreset(), trainer, X, y, sizes=[50], seeds=1, controls=False, verbose=False
+        )
     assert not found.frame["weighted"].any()
     assert why_unweighted(trainer)
 
 
 def test_a_seed_reaches_what_a_trainer_wraps():
-    votes = VotingClassifier([("a", RandomForestClassifier(5)), ("b", RandomForestClassifier(5))], voting="soft")
+    votes = VotingClassifier(
+        [("a", RandomForestClassifier(5)), ("b", RandomForestClassifier(5))], voting="soft"
+    )
     model = CoresetEstimator(LightweightCoreset(100), votes, random_state=0)
     first, again = (clone(model).fit(X, y).predict_proba(X) for _ in range(2))
     np.testing.assert_array_equal(first, again)
     options = dict(sizes=[100], seeds=[0], scoring="neg_log_loss", controls=False, verbose=False)
     for trainer in (votes, make_pipeline(StandardScaler(), RandomForestClassifier(5))):
-        scores = [compare(LightweightCoreset(), trainer, X, y, **options).frame["score"] for _ in range(2)]
+        scores = [
+            compare(LightweightCoreset(), trainer, X, y, **options).frame["score"] for _ in range(2)
+        ]
         np.testing.assert_array_equal(*scores)
-    chosen = [AnyEstimatorCoreset(votes, size=40, n_draws=2, n_exchanges=0, random_state=0).fit(X, y) for _ in range(2)]
+    chosen = [
+        AnyEstimatorCoreset(votes, size=40, n_draws=2, n_exchanges=0, random_state=0).fit(X, y)
+        for _ in range(2)
+    ]
     assert chosen[0].trials_ == chosen[1].trials_
     losses = [suspects(votes, X, y, random_state=0).scores_ for _ in range(2)]
     np.testing.assert_array_equal(*losses)
 
 
-@pytest.mark.parametrize("inner", [LogisticRegression(), DecisionTreeClassifier(max_depth=3, random_state=0)])
+@pytest.mark.parametrize(
+    "inner", [LogisticRegression(), DecisionTreeClassifier(max_depth=3, random_state=0)]
+)
 def test_features_are_ranked_by_what_the_trainer_learned_on_its_coreset(inner):
     few = CoresetEstimator(LightweightCoreset(150, random_state=0), inner)
     ranks = RFE(few, n_features_to_select=1).fit(X, y).ranking_
-    assert ranks[0] == 1  # the column that y is made of
+    # the column that y is made of
+    assert ranks[0] == 1
     assert hasattr(few.fit(X, y), "coef_") == hasattr(few.estimator_, "coef_")
 
 
@@ -320,7 +429,9 @@ class Nearest(ClassifierMixin, BaseEstimator):
         return self.model_.predict(X)
 
 
-HARD = VotingClassifier([("a", LogisticRegression()), ("b", DecisionTreeClassifier(random_state=0))])
+HARD = VotingClassifier(
+    [("a", LogisticRegression()), ("b", DecisionTreeClassifier(random_state=0))]
+)
 ONLY_PREDICT = [RidgeClassifier(), Perceptron(), NearestCentroid(), HARD, LinearSVM(), Nearest()]
 WORDS = np.array(["few", "many"])[y]
 
@@ -330,16 +441,29 @@ WORDS = np.array(["few", "many"])[y]
 @pytest.mark.parametrize("trainer", ONLY_PREDICT)
 def test_a_classifier_that_only_predicts_is_served(trainer):
     proxy = Nystrom(RBF(), n_landmarks=20) if isinstance(trainer, Nearest) else None
-    few = AnyEstimatorCoreset(trainer, size=40, n_draws=2, n_exchanges=2, proxy=proxy, random_state=0).fit(X, WORDS)
+    few = AnyEstimatorCoreset(
+        trainer, size=40, n_draws=2, n_exchanges=2, proxy=proxy, random_state=0
+    ).fit(X, WORDS)
     assert 0 <= min(few.trials_.values()) <= 1
     found = suspects(trainer, X, WORDS, random_state=0)
     assert sorted(found.indices_) == list(range(300))
-    scored = compare(LightweightCoreset(), trainer, X, WORDS, sizes=[80], seeds=1, scoring="accuracy", verbose=False)
+    scored = compare(
+        LightweightCoreset(),
+        trainer,
+        X,
+        WORDS,
+        sizes=[80],
+        seeds=1,
+        scoring="accuracy",
+        verbose=False,
+    )
     assert scored.frame["error"].eq("").all()
 
 
 def test_the_suspects_of_a_classifier_that_only_predicts_are_what_it_gets_wrong():
-    folds = StratifiedKFold(5, shuffle=True, random_state=int(np.random.default_rng(0).integers(MAX_SEED)))
+    folds = StratifiedKFold(
+        5, shuffle=True, random_state=int(np.random.default_rng(0).integers(MAX_SEED))
+    )
     wrong = cross_val_predict(Nearest(), X, WORDS, cv=folds) != WORDS
     found = suspects(Nearest(), X, WORDS, random_state=0)
     np.testing.assert_array_equal(found.scores_, wrong)
@@ -350,7 +474,18 @@ def test_what_is_no_estimator_of_scikit_learns_kind_is_refused_by_name():
     for other in (Duck(LogisticRegression()), LogisticRegression):
         with pytest.raises(TypeError, match=r"must be a classifier or a regressor|got the class"):
             AnyEstimatorCoreset(other, proxy=RBF()).fit(X, y)
-        with pytest.raises(TypeError, match="must be a classifier or a regressor, as scikit-learn's"):
+        with pytest.raises(
+            TypeError, match="must be a classifier or a regressor, as scikit-learn's"
+        ):
             suspects(other, X, y)
-    with pytest.raises(TypeError, match=r"scoring='accuracy' asks scikit-learn's tags .* Duck has none"):
-        compare(LightweightCoreset(), Duck(LogisticRegression()), X, y, scoring="accuracy", verbose=False)
+    with pytest.raises(
+        TypeError, match=r"scoring='accuracy' asks scikit-learn's tags .* Duck has none"
+    ):
+        compare(
+            LightweightCoreset(),
+            Duck(LogisticRegression()),
+            X,
+            y,
+            scoring="accuracy",
+            verbose=False,
+        )

@@ -38,7 +38,13 @@ def test_a_strict_user_gets_types(tmp_path):
     mypy = pytest.importorskip("mypy.api")
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    options = ["--strict", "--follow-imports=silent", "--ignore-missing-imports", "--cache-dir", str(tmp_path)]
+    options = [
+        "--strict",
+        "--follow-imports=silent",
+        "--ignore-missing-imports",
+        "--cache-dir",
+        str(tmp_path),
+    ]
     told = mypy.run([*options, str(script)])[0]
     shown = [name.replace("builtins.", "") for name in re.findall(r'Revealed type is "(.*)"', told)]
     assert len(shown) == len(SHOWN), told

@@ -1,4 +1,5 @@
-"""VCGMM against the textbook's loops, weighted EM of a mixture, and what must hold whatever the data."""
+"""VCGMM against the textbook's loops, weighted EM of a mixture, and what must hold whatever the
+data."""
 
 import warnings
 from dataclasses import replace
@@ -9,7 +10,13 @@ import pytest
 from handful.blocks import Blocks
 from handful.clustering import VCGMM, quantization_error
 from handful.clustering.moves import choose_moves, removal_losses, split_gains
-from handful.clustering.variational import PAPER, TruncatedEM, VariationalEM, random_neighbours, random_sets
+from handful.clustering.variational import (
+    PAPER,
+    TruncatedEM,
+    VariationalEM,
+    random_neighbours,
+    random_sets,
+)
 from handful.clustering.vcgmm_kernels import Threads, group_by_cluster
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -37,7 +44,8 @@ def quietly(model, *args, **kwargs):
 
 def textbook_e_step(X, centers, K, G):
     # Algorithm 2, with squared distances for eq. (31), as the authors' code has it
-    new_K, found = [], []
+    new_K = []
+    found = []
     for x, clusters in zip(X, K):
         search = sorted({g for c in clusters for g in G[c]})
         distance = {c: ((x - centers[c]) ** 2).sum() for c in search}
@@ -72,12 +80,24 @@ def textbook_m_step(X, u, centers, variance, K):
 
 @pytest.mark.parametrize("n_warmup", [0, 3])
 def test_iterations_are_those_of_the_textbook(rng, n_warmup):
-    X, u = blobs(rng, n=300, k=12), rng.exponential(size=300)
-    C, width = 15, 4
-    centers, variance = X[:C].copy(), 0.0
-    G, K = random_neighbours(C, width, rng), random_sets(300, C, width, rng)
+    X = blobs(rng, n=300, k=12)
+    u = rng.exponential(size=300)
+    C = 15
+    width = 4
+    centers = X[:C].copy()
+    variance = 0.0
+    G = random_neighbours(C, width, rng)
+    K = random_sets(300, C, width, rng)
     algorithm = replace(PAPER, n_warmup=n_warmup)
-    model = VCGMM(C, n_neighbors=width, init=centers, algorithm=algorithm, tol=0.0, max_iter=4, compute_labels=False)
+    model = VCGMM(
+        C,
+        n_neighbors=width,
+        init=centers,
+        algorithm=algorithm,
+        tol=0.0,
+        max_iter=4,
+        compute_labels=False,
+    )
     state = []
 
     class Recorded(VariationalEM):
@@ -91,7 +111,8 @@ def test_iterations_are_those_of_the_textbook(rng, n_warmup):
         patch.setattr("handful.clustering.vcgmm.random_neighbours", lambda *a: G.copy())
         quietly(model, X, sample_weight=u)
     bounds = []
-    ours_K, ours_G = K, G
+    ours_K = K
+    ours_G = G
     for _ in range(n_warmup):
         ours_K, ours_G = textbook_e_step(X, centers, ours_K, ours_G)
     for step in range(5):
@@ -102,7 +123,9 @@ def test_iterations_are_those_of_the_textbook(rng, n_warmup):
         new_centers, new_variance, bound = textbook_m_step(X, u, centers, variance, ours_K)
         bounds.append(bound)
         if step < 4:
-            centers, variance, ours_G = new_centers, new_variance, new_G
+            centers = new_centers
+            variance = new_variance
+            ours_G = new_G
     np.testing.assert_allclose(model.lower_bounds_, bounds, rtol=1e-10)
     np.testing.assert_allclose(model.cluster_centers_, centers, atol=1e-8)
     np.testing.assert_array_equal(model.neighbors_, ours_G)
@@ -111,8 +134,10 @@ def test_iterations_are_those_of_the_textbook(rng, n_warmup):
 
 
 def test_all_clusters_kept_is_weighted_em_of_the_mixture(rng):
-    X, u = blobs(rng, n=400, k=5), rng.exponential(size=400)
-    C, d = 5, X.shape[1]
+    X = blobs(rng, n=400, k=5)
+    u = rng.exponential(size=400)
+    C = 5
+    d = X.shape[1]
     model = VCGMM(C, n_neighbors=C, init=X[:C], algorithm=STILL, max_iter=12, **FULL)
     quietly(model, X, sample_weight=u)
     mu = X[:C].copy()
@@ -136,7 +161,8 @@ def test_all_clusters_kept_is_weighted_em_of_the_mixture(rng):
 
 
 @settings(max_examples=50)
-@example(17184, np.float32, "k-means++", 2, "split", "soft", False)  # a single move, taken back
+# a single move, taken back
+@example(17184, np.float32, "k-means++", 2, "split", "soft", False)
 @given(
     st.integers(0, 2**32 - 1),
     st.sampled_from([np.float32, np.float64]),
@@ -146,21 +172,33 @@ def test_all_clusters_kept_is_weighted_em_of_the_mixture(rng):
     st.sampled_from(["soft", "hard", "hardened"]),
     st.booleans(),
 )
-def test_the_bound_never_decreases_also_of_all_rows_in_two_parts(seed, dtype, init, n_random, moves, assignment, parts):
+def test_the_bound_never_decreases_also_of_all_rows_in_two_parts(
+    seed, dtype, init, n_random, moves, assignment, parts
+):
     rng = np.random.default_rng(seed)
     C = int(rng.integers(1, 40))
-    X = blobs(rng, n=int(rng.integers(C, 400)), d=int(rng.integers(1, 20)), k=int(rng.integers(1, 60)), dtype=dtype)
-    u, algorithm = rng.random(len(X)), TruncatedEM(n_random=n_random, moves=moves, grow=parts)
+    X = blobs(
+        rng,
+        n=int(rng.integers(C, 400)),
+        d=int(rng.integers(1, 20)),
+        k=int(rng.integers(1, 60)),
+        dtype=dtype,
+    )
+    u = rng.random(len(X))
+    algorithm = TruncatedEM(n_random=n_random, moves=moves, grow=parts)
     options = dict(init=init, algorithm=algorithm, max_iter=30, assignment=assignment)
     first = max(C, len(X) // 2) if parts else len(X)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = VCGMM(C, n_neighbors=3, random_state=seed, **options, **FULL).fit(X[:first], sample_weight=u[:first])
+        model = VCGMM(C, n_neighbors=3, random_state=seed, **options, **FULL).fit(
+            X[:first], sample_weight=u[:first]
+        )
         if first < len(X):
             model.partial_fit(X[first:], sample_weight=u[first:])
     bounds = np.array(model.lower_bounds_)
     slack = np.finfo(dtype).eps * 10 * (abs(bounds).max() + X.size)
-    if model.variance_ < 1e-6 * X.var():  # at its floor: rounding of distances of 0 is not yet nothing
+    # at its floor: rounding of distances of 0 is not yet nothing
+    if model.variance_ < 1e-6 * X.var():
         slack += np.sqrt(np.finfo(dtype).eps) * X.size
     assert (np.diff(bounds) > -slack).all(), np.diff(bounds).min()
 
@@ -179,7 +217,9 @@ def test_a_mixture_of_sparse_rows_is_that_of_the_dense_ones(rng):
     np.testing.assert_allclose(ours.cluster_centers_, dense.cluster_centers_, rtol=1e-6, atol=1e-9)
     assert (ours.labels_ == dense.labels_).all()
     for ask in ("predict", "predict_proba", "transform", "score_samples"):
-        np.testing.assert_allclose(getattr(ours, ask)(S), getattr(dense, ask)(X), rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(
+            getattr(ours, ask)(S), getattr(dense, ask)(X), rtol=1e-5, atol=1e-7
+        )
     assert (ours.predict(S, greedy=True) == dense.predict(X, greedy=True)).mean() > 0.95
     with pytest.raises(ValueError, match="coreset_size must be an integer for sparse rows"):
         VCGMM(6).fit(S)
@@ -187,20 +227,33 @@ def test_a_mixture_of_sparse_rows_is_that_of_the_dense_ones(rng):
 
 @pytest.mark.parametrize("factor", [1.0, 1e-3])
 def test_papers_rule_ends_at_the_first_small_relative_change(rng, factor):
-    model = VCGMM(25, algorithm=TruncatedEM(stopping="relative", moves=None, grow=False), tol=1e-3, random_state=0).fit(
-        blobs(rng) * factor
-    )
+    model = VCGMM(
+        25,
+        algorithm=TruncatedEM(stopping="relative", moves=None, grow=False),
+        tol=1e-3,
+        random_state=0,
+    ).fit(blobs(rng) * factor)
     bounds = np.array(model.lower_bounds_)
     small = abs(np.diff(bounds)) <= 1e-3 * abs(bounds[:-1])
     assert small[-1]
     assert not small[:-1].any()
 
 
-@pytest.mark.parametrize(("moves", "rtol"), [(None, 1e-3), ("split", 0.04)])  # moves that tie lead elsewhere
+# moves that tie lead elsewhere
+@pytest.mark.parametrize(("moves", "rtol"), [(None, 1e-3), ("split", 0.04)])
 def test_float32_is_as_good_as_float64(rng, moves, rtol):
     X = blobs(rng, n=4000, d=20, k=60)
-    model = VCGMM(40, init=X[:40], n_neighbors=8, algorithm=TruncatedEM(moves=moves, grow=False), random_state=1)
-    errors = [quantization_error(X, model.fit(X.astype(t)).cluster_centers_) for t in (np.float32, np.float64)]
+    model = VCGMM(
+        40,
+        init=X[:40],
+        n_neighbors=8,
+        algorithm=TruncatedEM(moves=moves, grow=False),
+        random_state=1,
+    )
+    errors = [
+        quantization_error(X, model.fit(X.astype(t)).cluster_centers_)
+        for t in (np.float32, np.float64)
+    ]
     assert errors[0] == pytest.approx(errors[1], rel=rtol)
 
 
@@ -222,7 +275,12 @@ def test_one_and_two_threads_agree_bitwise(rng, options):
         for n_threads in (1, min(2, numba.config.NUMBA_NUM_THREADS), 1):
             numba.set_num_threads(n_threads)
             results.append(
-                quietly(VCGMM(**{"n_clusters": 150, "random_state": 0, "max_iter": 20, **FULL, **options}), X)
+                quietly(
+                    VCGMM(
+                        **{"n_clusters": 150, "random_state": 0, "max_iter": 20, **FULL, **options}
+                    ),
+                    X,
+                )
             )
     finally:
         numba.set_num_threads(before)
@@ -266,15 +324,22 @@ def test_empty_clusters_move_or_are_reported(rng):
 @pytest.mark.parametrize("algorithm", ["fast", "paper"])
 @pytest.mark.parametrize("assignment", ["soft", "hard", "hardened"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(("distinct", "each", "C"), [(1, 9, 4), (3, 20, 10), (50, 20, 120), (60, 5, 50)])
-def test_clusters_that_no_row_is_assigned_to_are_counted(distinct, each, C, dtype, assignment, algorithm):
-    """Few distinct rows (scikit-learn#10059): centres that differ by rounding alone are no clusters of their own."""
+@pytest.mark.parametrize(
+    ("distinct", "each", "C"), [(1, 9, 4), (3, 20, 10), (50, 20, 120), (60, 5, 50)]
+)
+def test_clusters_that_no_row_is_assigned_to_are_counted(
+    distinct, each, C, dtype, assignment, algorithm
+):
+    """Few distinct rows (scikit-learn#10059): centres that differ by rounding alone are no clusters
+    of their own."""
     rng = np.random.default_rng(C)
     X = np.repeat(rng.normal(size=(distinct, 4)) + 100, each, axis=0).astype(dtype)
-    X, options = X[rng.permutation(len(X))], dict(algorithm=algorithm, assignment=assignment, random_state=0)
+    X = X[rng.permutation(len(X))]
+    options = dict(algorithm=algorithm, assignment=assignment, random_state=0)
     model = quietly(VCGMM(C, **options), X)
     assert model.n_empty_ == C - len(np.unique(model.labels_))
-    assert len(np.unique(np.c_[X, model.labels_], axis=0)) == distinct  # equal rows have one label
+    # equal rows have one label
+    assert len(np.unique(np.c_[X, model.labels_], axis=0)) == distinct
     if algorithm == "fast":
         assert model.n_empty_ == C - min(distinct, C)
         assert quietly(VCGMM(C, compute_labels=False, **options), X).n_empty_ == model.n_empty_
@@ -282,13 +347,16 @@ def test_clusters_that_no_row_is_assigned_to_are_counted(distinct, each, C, dtyp
 
 def test_empty_clusters_are_those_of_the_rows_that_count(rng):
     X = np.repeat(rng.normal(size=(40, 3)), 30, axis=0)
-    present, C = np.arange(len(X)) < 600, 60  # the first twenty
+    # the first twenty
+    present = np.arange(len(X)) < 600
+    C = 60
     assert quietly(VCGMM(C, random_state=0), X, sample_weight=present.astype(float)).n_empty_ == 40
     for rows in (X, sparse.csr_matrix(X), Blocks(X, rows=500)):
         for labels in (True, False):
             model = VCGMM(C, coreset_size=1100, compute_labels=labels, random_state=0)
             assert quietly(model, rows).n_empty_ == 20
-    few = quietly(VCGMM(C, coreset_size=C, random_state=0), X)  # a coreset that misses rows, which have labels
+    # a coreset that misses rows, which have labels
+    few = quietly(VCGMM(C, coreset_size=C, random_state=0), X)
     assert few.n_empty_ == C - len(np.unique(few.labels_))
     with pytest.warns(ConvergenceWarning, match="20 of 60 clusters") as said:
         VCGMM(C, random_state=0).fit(X)
@@ -317,13 +385,19 @@ def log_joints(X, model):
 
 @pytest.mark.parametrize("assignment", ["soft", "hard"])
 def test_losses_are_what_the_bound_loses_without_the_cluster(rng, assignment):
-    X, u = blobs(rng, n=300, k=8), rng.exponential(size=300)
-    model = quietly(VCGMM(8, n_neighbors=8, algorithm=TruncatedEM(grow=False), max_iter=3, **FULL), X, sample_weight=u)
+    X = blobs(rng, n=300, k=8)
+    u = rng.exponential(size=300)
+    model = quietly(
+        VCGMM(8, n_neighbors=8, algorithm=TruncatedEM(grow=False), max_iter=3, **FULL),
+        X,
+        sample_weight=u,
+    )
     joints = log_joints(X, model)
     order = np.argsort(-joints, axis=1)
     K = order.astype(np.int32)
     D = ((X[:, None] - model.cluster_centers_) ** 2).sum(axis=2)
-    best, whole = np.take_along_axis(D, order, axis=1), logsumexp(joints, axis=1)
+    best = np.take_along_axis(D, order, axis=1)
+    whole = logsumexp(joints, axis=1)
     share = np.exp(np.take_along_axis(joints, order, axis=1) - whole[:, None])
     hard = assignment == "hard"
     ours = removal_losses(u, 0.5 / model.variance_, K, best, share, hard, 8)
@@ -335,8 +409,13 @@ def test_losses_are_what_the_bound_loses_without_the_cluster(rng, assignment):
 
 @pytest.mark.parametrize("assignment", ["soft", "hard"])
 def test_gains_are_what_the_bound_gains_with_the_halves(rng, assignment):
-    X, u = blobs(rng, n=300, k=8), rng.exponential(size=300)
-    model = quietly(VCGMM(5, n_neighbors=5, algorithm=TruncatedEM(grow=False), max_iter=5, **FULL), X, sample_weight=u)
+    X = blobs(rng, n=300, k=8)
+    u = rng.exponential(size=300)
+    model = quietly(
+        VCGMM(5, n_neighbors=5, algorithm=TruncatedEM(grow=False), max_iter=5, **FULL),
+        X,
+        sample_weight=u,
+    )
     joints = log_joints(X, model)
     hard = assignment == "hard"
     share = np.exp(joints - logsumexp(joints, axis=1, keepdims=True))
@@ -347,12 +426,15 @@ def test_gains_are_what_the_bound_gains_with_the_halves(rng, assignment):
     D = ((X[:, None] - model.cluster_centers_) ** 2).sum(axis=2)
     slope = 0.5 / model.variance_
     with Threads() as threads:
-        gain, halves = split_gains(X, u, slope, share, D, entries, edges, rng.random((5, 2)), hard, threads)
+        gain, halves = split_gains(
+            X, u, slope, share, D, entries, edges, rng.random((5, 2)), hard, threads
+        )
     for c in range(5):
         to_halves = ((X[:, None] - halves[c]) ** 2).sum(axis=2)
         volume = X.shape[1] / 2 * np.log(2 * np.pi * model.variance_)
         new = np.c_[np.delete(joints, c, axis=1), -np.log(5) - volume - to_halves * slope]
-        if hard:  # the points of the cluster stay with its halves
+        # the points of the cluster stay with its halves
+        if hard:
             mine = share[:, c] > 0
             change = (new[:, -2:].max(axis=1) - joints[:, c])[mine]
             assert gain[c] == pytest.approx(u[mine] @ change, rel=1e-9)
@@ -363,12 +445,17 @@ def test_gains_are_what_the_bound_gains_with_the_halves(rng, assignment):
 
 
 def test_moves_do_not_depend_on_how_many_entries_are_cut_at_once(rng, monkeypatch):
-    X = np.r_[blobs(rng, n=300, k=8), np.zeros((400, 6))]  # more equal rows than are cut at once
+    # more equal rows than are cut at once
+    X = np.r_[blobs(rng, n=300, k=8), np.zeros((400, 6))]
     fits = []
     for entries in (1 << 18, 100):
         monkeypatch.setattr("handful.clustering.moves.ENTRIES", entries)
         start = X[np.argsort(X[:, 0])[:20]]
-        fits.append(quietly(VCGMM(20, init=start, algorithm=TruncatedEM(grow=False), random_state=0, **FULL), X))
+        fits.append(
+            quietly(
+                VCGMM(20, init=start, algorithm=TruncatedEM(grow=False), random_state=0, **FULL), X
+            )
+        )
     assert fits[0].n_moves_ > 0
     np.testing.assert_allclose(fits[1].lower_bounds_, fits[0].lower_bounds_, rtol=1e-12)
 
@@ -389,11 +476,15 @@ def test_clusters_in_use_are_left_where_others_take_their_points():
 def test_split_moves_leave_a_bad_optimum(rng):
     means = np.arange(12)[:, None] * [30.0, 0.0]
     X = means[np.repeat(np.arange(12), 100)] + rng.normal(size=(1200, 2))
-    options = dict(init=X[:12], assignment="hard", random_state=0)  # in one blob
+    # in one blob
+    options = dict(init=X[:12], assignment="hard", random_state=0)
     stuck, free = (
-        quietly(VCGMM(12, algorithm=TruncatedEM(moves=moves, grow=False), **options), X) for moves in (None, "split")
+        quietly(VCGMM(12, algorithm=TruncatedEM(moves=moves, grow=False), **options), X)
+        for moves in (None, "split")
     )
-    assert quantization_error(X, stuck.cluster_centers_) > 10 * quantization_error(X, free.cluster_centers_)
+    assert quantization_error(X, stuck.cluster_centers_) > 10 * quantization_error(
+        X, free.cluster_centers_
+    )
     assert len(np.unique(np.rint(free.cluster_centers_[:, 0] / 30))) == 12
     assert free.n_moves_ >= 6
 
@@ -401,7 +492,9 @@ def test_split_moves_leave_a_bad_optimum(rng):
 def test_phases_reach_the_error_of_all_rows_with_fewer_distances(rng):
     X = blobs(rng, n=20_000, k=40)
     options = dict(compute_labels=False, random_state=0)
-    whole, grown = (VCGMM(40, algorithm=TruncatedEM(grow=g), **options).fit(X) for g in (False, True))
+    whole, grown = (
+        VCGMM(40, algorithm=TruncatedEM(grow=g), **options).fit(X) for g in (False, True)
+    )
     errors = [quantization_error(X, model.cluster_centers_) for model in (whole, grown)]
     assert errors[1] < 1.02 * errors[0]
     assert grown.n_distances_ < whole.n_distances_ / 2
@@ -409,8 +502,12 @@ def test_phases_reach_the_error_of_all_rows_with_fewer_distances(rng):
 
 
 def test_hard_assignments_are_lloyds_iterations(rng):
-    X, C = blobs(rng, n=600, k=10), 3
-    model = quietly(VCGMM(C, init=X[:C], assignment="hard", n_neighbors=3, algorithm=STILL, max_iter=8, **FULL), X)
+    X = blobs(rng, n=600, k=10)
+    C = 3
+    model = quietly(
+        VCGMM(C, init=X[:C], assignment="hard", n_neighbors=3, algorithm=STILL, max_iter=8, **FULL),
+        X,
+    )
     centers = X[:C].copy()
     for _ in range(8):
         labels = ((X[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
@@ -419,14 +516,17 @@ def test_hard_assignments_are_lloyds_iterations(rng):
 
 
 def test_hardened_assignments_are_em_then_lloyds_iterations(rng):
-    X, u, C = blobs(rng, n=600, k=10), rng.exponential(size=600), 4
+    X = blobs(rng, n=600, k=10)
+    u = rng.exponential(size=600)
+    C = 4
     options = dict(init=X[:C], n_neighbors=C, algorithm=STILL, **FULL)
     model = quietly(VCGMM(C, assignment="hardened", **options), X, sample_weight=u)
 
     def sq_dist(centers):
         return ((X[:, None] - centers) ** 2).sum(axis=2)
 
-    centers, variance = X[:C], u @ sq_dist(X[:C]).min(axis=1) / (X.shape[1] * u.sum())
+    centers = X[:C]
+    variance = u @ sq_dist(X[:C]).min(axis=1) / (X.shape[1] * u.sum())
     bounds = [np.inf]
     while True:
         *new, bound = textbook_m_step(X, u, centers, variance, np.tile(np.arange(C), (600, 1)))
@@ -434,10 +534,14 @@ def test_hardened_assignments_are_em_then_lloyds_iterations(rng):
         if abs(bounds[-1] - bounds[-2]) <= 3e-4 * X.shape[1] * u.sum():
             break
         centers, variance = new
-    soft, before = centers, None
+    soft = centers
+    before = None
     while not np.array_equal(before, centers):
-        labels, before = sq_dist(centers).argmin(axis=1), centers
-        centers = np.array([np.average(X[labels == c], axis=0, weights=u[labels == c]) for c in range(C)])
+        labels = sq_dist(centers).argmin(axis=1)
+        before = centers
+        centers = np.array(
+            [np.average(X[labels == c], axis=0, weights=u[labels == c]) for c in range(C)]
+        )
     assert abs(centers - soft).max() > 0.1
     np.testing.assert_allclose(model.cluster_centers_, centers, atol=1e-9)
     variance = u @ sq_dist(centers).min(axis=1) / (X.shape[1] * u.sum())
@@ -471,14 +575,20 @@ def test_odd_data_give_finite_centres(rng, name, init):
         assert np.isfinite(model.score(X))
     if name == "one huge outlier":
         others = np.delete(X, 3, axis=0)
-        assert quantization_error(others, model.cluster_centers_) < 0.9 * ((others - others.mean(axis=0)) ** 2).sum()
+        assert (
+            quantization_error(others, model.cluster_centers_)
+            < 0.9 * ((others - others.mean(axis=0)) ** 2).sum()
+        )
 
 
 @pytest.mark.parametrize(
     ("options", "names"),
     [
         (dict(n_clusters=21), "n_clusters must be at most the number of rows, got 21 for 20"),
-        (dict(coreset_size=2), "coreset_size must be an integer of at least 3, got coreset_size=2: a row for each"),
+        (
+            dict(coreset_size=2),
+            "coreset_size must be an integer of at least 3, got coreset_size=2: a row for each",
+        ),
         (dict(init=np.ones((2, 2))), r"init must have shape \(3, 4\)"),
     ],
 )
@@ -498,7 +608,10 @@ def test_a_coreset_may_have_more_draws_than_rows_and_a_further_one_fewer_than_cl
 
 def test_more_clusters_than_distinct_rows_are_reported(rng):
     X = blobs(rng, n=5)[np.arange(100) % 5]
-    with pytest.warns(ConvergenceWarning, match=r"[1-3] of 8 clusters have no points of their own; there may be fewer"):
+    with pytest.warns(
+        ConvergenceWarning,
+        match=r"[1-3] of 8 clusters have no points of their own; there may be fewer",
+    ):
         model = VCGMM(8, random_state=0).fit(X)
     assert len(np.unique(model.cluster_centers_.round(9), axis=0)) == 5
     assert quantization_error(X, model.cluster_centers_) < 1e-12 * X.size
@@ -508,12 +621,17 @@ def test_more_clusters_than_distinct_rows_are_reported(rng):
 
 
 def test_probabilities_criterion_and_inertia_are_those_of_the_mixture(rng):
-    X, u = blobs(rng, n=600, d=3, k=4), rng.integers(0, 3, 600)
+    X = blobs(rng, n=600, d=3, k=4)
+    u = rng.integers(0, 3, 600)
     model = quietly(VCGMM(4, random_state=0), X, sample_weight=u)
     sq_dist = ((X[:, None] - model.cluster_centers_) ** 2).sum(axis=2)
     joint = np.exp(-sq_dist / (2 * model.variance_)) / (2 * np.pi * model.variance_) ** 1.5 / 4
-    np.testing.assert_allclose(model.predict_proba(X), joint / joint.sum(axis=1, keepdims=True), rtol=1e-6, atol=1e-12)
-    assert model.bic(X) == pytest.approx((4 * 3 + 1) * np.log(600) - 2 * np.log(joint.sum(axis=1)).sum())
+    np.testing.assert_allclose(
+        model.predict_proba(X), joint / joint.sum(axis=1, keepdims=True), rtol=1e-6, atol=1e-12
+    )
+    assert model.bic(X) == pytest.approx(
+        (4 * 3 + 1) * np.log(600) - 2 * np.log(joint.sum(axis=1)).sum()
+    )
     assert model.inertia_ == pytest.approx(u @ sq_dist.min(axis=1))
 
 

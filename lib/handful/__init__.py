@@ -1,7 +1,13 @@
 """Train on a handful of points: coresets, importance sampling and clustering from four papers."""
 
 from handful.attribution import influence, suspects
-from handful.baselines import BalancedCoreset, KCenter, KMeansPlusPlus, StratifiedCoreset, UniformCoreset
+from handful.baselines import (
+    BalancedCoreset,
+    KCenter,
+    KMeansPlusPlus,
+    StratifiedCoreset,
+    UniformCoreset,
+)
 from handful.bilevel import AnyEstimatorCoreset, BilevelCoreset, LeastSquares, Logistic
 from handful.clustering import VCGMM
 from handful.compare import compare
@@ -52,7 +58,10 @@ __getattr__, __dir__ = lazy_names(
         "dictionary": "handful.dictionary",
     },
     gone={
-        name: f"it scores the public tables of attribution, from a checkout: handful_papers.public.{name}."
+        name: (
+            "it scores the public tables of attribution, from a checkout: "
+            f"handful_papers.public.{name}."
+        )
         for name in ("network_influence", "unrolled")
     },
 )

@@ -1,4 +1,5 @@
-"""What each row does to each prediction, and which rows are suspect: influence, out-of-fold loss."""
+"""What each row does to each prediction, and which rows are suspect: influence, out-of-fold
+loss."""
 
 import warnings
 from dataclasses import dataclass
@@ -29,79 +30,107 @@ from handful.models.problem import check_problem
 from handful.trainers import kind_of, seed_unset
 from handful.types import Seed, Table, readable
 
-BLOCK = 256  # rows whose leverages are computed at a time
-TOL = 1e-10  # of the gradient at which a training ends, in units of the one at zero
-LEAST_PROBABILITY = 1e-12  # of a label: forests give 0, of which the logarithm is infinite
+# rows whose leverages are computed at a time
+BLOCK = 256
+# of the gradient at which a training ends, in units of the one at zero
+TOL = 1e-10
+# of a label: forests give 0, of which the logarithm is infinite
+LEAST_PROBABILITY = 1e-12
 
 
 class LinearTraining:
     """Rows and test rows of a Logistic or LeastSquares as attribution needs them, checked.
 
-    They have a column of ones for the intercept, and k outputs, in which `link` gives the losses' gradients and
-    Hessians. Parameters are matrices, shape (p, k).
+    They have a column of ones for the intercept, and k outputs, in which `link` gives the losses'
+    gradients and Hessians. Parameters are matrices, shape (p, k).
     """
 
     def __init__(self, problem, X, y, X_test, y_test):
         if hasattr(problem, "fit"):
             raise TypeError(
-                f"problem must be a Logistic or a LeastSquares, got the estimator {problem!r}: in place of "
-                f"LogisticRegression(C=C) give Logistic(l2=1 / (C * {len(y)})), in place of Ridge(alpha) "
-                f"LeastSquares(l2=alpha / {len(y)}). For any estimator, suspects ranks rows by their losses."
+                f"problem must be a Logistic or a LeastSquares, got the estimator {problem!r}: in "
+                "place of "
+                f"LogisticRegression(C=C) give Logistic(l2=1 / (C * {len(y)})), in place of "
+                "Ridge(alpha) "
+                f"LeastSquares(l2=alpha / {len(y)}). For any estimator, suspects ranks rows by "
+                "their losses."
             )
         check_problem(problem)
         if not isinstance(problem, Logistic | LeastSquares):
-            raise TypeError(f"attribution knows Logistic and LeastSquares, got {type(problem).__name__}.")
+            raise TypeError(
+                f"attribution knows Logistic and LeastSquares, got {type(problem).__name__}."
+            )
         dtypes = [np.float64, np.float32]
         X, y = check_X_y(X, y, dtype=dtypes, y_numeric=not problem.classifies)
-        X_test, y_test = check_X_y(X_test, y_test, "y_test", dtype=X.dtype, y_numeric=not problem.classifies)
+        X_test, y_test = check_X_y(
+            X_test, y_test, "y_test", dtype=X.dtype, y_numeric=not problem.classifies
+        )
         if X_test.shape[1] != X.shape[1]:
-            raise ValueError(f"X_test must have the {X.shape[1]} columns of X, got {X_test.shape[1]}.")
-        self.problem, self.d = problem, X.shape[1]
+            raise ValueError(
+                f"X_test must have the {X.shape[1]} columns of X, got {X_test.shape[1]}."
+            )
+        self.problem = problem
+        self.d = X.shape[1]
         rows = LinearLikelihood(problem, y)
         test = LinearLikelihood(problem, y_test, rows.classes, "y_test")
-        self.A, self.A_test = rows.design(X), rows.design(X_test)
-        self.Y, self.Y_test = rows.target.astype(X.dtype), test.target.astype(X.dtype)
-        self.k, self.link = rows.n_outputs, rows.link
+        self.A = rows.design(X)
+        self.A_test = rows.design(X_test)
+        self.Y = rows.target.astype(X.dtype)
+        self.Y_test = test.target.astype(X.dtype)
+        self.k = rows.n_outputs
+        self.link = rows.link
         self.l2 = (problem.l2 * rows.penalised(self.d)[: self.A.shape[1], None]).astype(X.dtype)
 
     def train(self):
-        """The parameters at which the gradient of the mean loss and its penalty is zero, and the factored Hessian.
+        """The parameters at which the gradient of the mean loss and its penalty is zero, and the
+        factored Hessian.
 
         The Hessian is that of n times the mean, shape (k p, k p), output by output.
         """
-        (n, p), k = self.A.shape, self.k
+        (n, p) = self.A.shape
+        k = self.k
         way = "reduce the columns first, to principal components for example"
         check_memory(f"a Hessian of {k * p:,} parameters", 4 * 8 * (k * p) ** 2, way)
         rows = Rows(self.A[:, : self.d], self.Y, np.ones(n), np.zeros(0, int))
-        model = GLM(self.problem, rows, np.random.default_rng(0), tol=TOL)  # nothing is drawn
+        # nothing is drawn
+        model = GLM(self.problem, rows, np.random.default_rng(0), tol=TOL)
         model.add(range(n))
         model.fit()
-        W = np.roll(model.coefficients, -1, axis=0)[:p].astype(self.A.dtype)  # intercepts last
+        # intercepts last
+        W = np.roll(model.coefficients, -1, axis=0)[:p].astype(self.A.dtype)
         return W, cho_factor(self.hessian(W))
 
     def hessian(self, W):
-        """The Hessian of the sum of the losses and n times the penalty, shape (k p, k p), output by output."""
-        (n, p), k = self.A.shape, self.k
+        """The Hessian of the sum of the losses and n times the penalty, shape (k p, k p), output by
+        output."""
+        (n, p) = self.A.shape
+        k = self.k
         H = np.zeros((k, p, k, p))
         S = self.link.hessians(self.link.mean(self.A @ W))
         for a in range(k):
             for b in range(a, k):
                 H[a, :, b] = H[b, :, a] = self.A.T @ (self.A * S[:, a, b, None])
             H[a, np.arange(p), a, np.arange(p)] += n * self.l2[:, 0]
-        if k > 1 and self.l2[-1, 0] == 0:  # intercepts that rise together change nothing, and no gradient points there
+        # intercepts that rise together change nothing, and no gradient points there
+        if k > 1 and self.l2[-1, 0] == 0:
             H[:, -1, :, -1] += n / k**2
         return H.reshape(k * p, k * p)
 
 
-def influence(problem: Any, X: Table, y: Table, X_test: Table, y_test: Table, *, rescaled: bool = True) -> np.ndarray:
-    """By how much the loss of each test row rises if a row is left out of the training: influence functions, exact.
+def influence(
+    problem: Any, X: Table, y: Table, X_test: Table, y_test: Table, *, rescaled: bool = True
+) -> np.ndarray:
+    """By how much the loss of each test row rises if a row is left out of the training: influence
+    functions, exact.
 
-    The sign: a positive score is of a row that helps. The unit: that of the test row's loss (nats; half squared units
-    of y), for one row left out, where the penalty keeps its strength beside the sum of losses (n times `l2`).
+    The sign: a positive score is of a row that helps. The unit: that of the test row's loss (nats;
+    half squared units of y), for one row left out, where the penalty keeps its strength beside the
+    sum of losses (n times `l2`).
 
-    The loss is taken as linear in the parameters. Their change is -H^-1 times the row's gradient with the Hessian H of
-    all rows (Koh and Liang 2017); `rescaled` takes the row out of H, too, by its leverage (Rubinstein and Hopkins,
-    arXiv 2506.06656): then the change is one Newton step from all rows to all but one, exact for `LeastSquares`.
+    The loss is taken as linear in the parameters. Their change is -H^-1 times the row's gradient
+    with the Hessian H of all rows (Koh and Liang 2017); `rescaled` takes the row out of H, too, by
+    its leverage (Rubinstein and Hopkins, arXiv 2506.06656): then the change is one Newton step from
+    all rows to all but one, exact for `LeastSquares`.
 
     Parameters
     ----------
@@ -136,11 +165,13 @@ def influence(problem: Any, X: Table, y: Table, X_test: Table, y_test: Table, *,
     """
     check_in_memory("influence", X, y, X_test, y_test)
     model = LinearTraining(problem, X, y, X_test, y_test)
-    A, k = model.A, model.k
+    A = model.A
+    k = model.k
     p = A.shape[1]
     W, factor = model.train()
     P = model.link.mean(A @ W)
-    moved = P - model.Y  # of the row's gradient: outer(x, moved)
+    # of the row's gradient: outer(x, moved)
+    moved = P - model.Y
     if rescaled:
         inverse = cho_solve(factor, np.eye(k * p)).reshape(k, p, k, p)
         for start in range(0, len(A), BLOCK):
@@ -149,13 +180,16 @@ def influence(problem: Any, X: Table, y: Table, X_test: Table, y_test: Table, *,
             bent = np.eye(k) - model.link.hessians(P[rows]) @ reach
             moved[rows] = np.linalg.solve(bent, moved[rows][:, :, None])[:, :, 0]
     slopes = model.link.mean(model.A_test @ W) - model.Y_test  # (t, k)
-    V = cho_solve(factor, np.einsum("tp,tk->kpt", model.A_test, slopes).reshape(k * p, -1)).reshape(k, p, -1)
+    V = cho_solve(factor, np.einsum("tp,tk->kpt", model.A_test, slopes).reshape(k * p, -1)).reshape(
+        k, p, -1
+    )
     return sum(moved[:, [a]] * (A @ V[a]) for a in range(k))
 
 
 @dataclass(frozen=True)
 class Suspects:
-    """A ranking of rows by suspicion. It is no index: ``X[found.indices_[:20]]`` or ``found.take(20, X)`` gives rows.
+    """A ranking of rows by suspicion. It is no index: ``X[found.indices_[:20]]`` or
+    ``found.take(20, X)`` gives rows.
 
     Attributes
     ----------
@@ -169,10 +203,14 @@ class Suspects:
     def __repr__(self):
         first = ", ".join(f"{i} ({self.scores_[i]:.3g})" for i in self.indices_[:10])
         more = ", ..." if len(self.indices_) > 10 else ""
-        return f"Suspects of {len(self.indices_)} rows, the most suspect first, with scores: {first}{more}"
+        return (
+            f"Suspects of {len(self.indices_)} rows, the most suspect first, with scores: "
+            f"{first}{more}"
+        )
 
     def take(self, size: int, *data: Any) -> Any:
-        """The `size` most suspect rows of each of `data`, in the type in which it came: a frame keeps its own index.
+        """The `size` most suspect rows of each of `data`, in the type in which it came: a frame
+        keeps its own index.
 
         Parameters
         ----------
@@ -189,23 +227,28 @@ class Suspects:
         return taken[0] if len(taken) == 1 else taken
 
 
-def suspects(estimator: Any, X: Table, y: Table, *, n_folds: int = 5, random_state: Seed = None) -> Suspects:
-    """Rank the rows by how suspect their labels or targets are: by the loss under a model that did not see the row.
+def suspects(
+    estimator: Any, X: Table, y: Table, *, n_folds: int = 5, random_state: Seed = None
+) -> Suspects:
+    """Rank the rows by how suspect their labels or targets are: by the loss under a model that did
+    not see the row.
 
-    A classifier's loss is minus the logarithm of the label's probability in nats (what cleanlab calls self-confidence);
-    minus its margin where it gives no probabilities; whether it predicts another label, 1 or 0, where it only predicts
-    labels; a regressor's is half the squared error. A forest and whatever
-    else has out-of-bag predictions is trained once, on all rows, and asked for those. Others are trained `n_folds`
-    times. A model that fits the data well finds more: compare several by what you know of a few labels.
+    A classifier's loss is minus the logarithm of the label's probability in nats (what cleanlab
+    calls self-confidence); minus its margin where it gives no probabilities; whether it predicts
+    another label, 1 or 0, where it only predicts labels; a regressor's is half the squared error. A
+    forest and whatever else has out-of-bag predictions is trained once, on all rows, and asked for
+    those. Others are trained `n_folds` times. A model that fits the data well finds more: compare
+    several by what you know of a few labels.
 
     Parameters
     ----------
-    estimator : any classifier or regressor of scikit-learn's kind, or a Pipeline that ends in one; or a Logistic or
-        LeastSquares, for the estimator that trains it
+    estimator : any classifier or regressor of scikit-learn's kind, or a Pipeline that ends in one;
+        or a Logistic or LeastSquares, for the estimator that trains it
     X : whatever the estimator takes, n rows
     y : labels or targets, shape (n,)
     n_folds : int, at least 2, parts held out in turn; classes keep their shares
-    random_state : int, RandomState, Generator or None, for the folds, and for the estimator if its own is None
+    random_state : int, RandomState, Generator or None, for the folds, and for the estimator if its
+        own is None
 
     Returns
     -------
@@ -214,8 +257,8 @@ def suspects(estimator: Any, X: Table, y: Table, *, n_folds: int = 5, random_sta
     Raises
     ------
     ValueError
-        for labels that are not one a row, a class of fewer rows than folds, and for too few trees to have an out-of-bag
-        prediction of each row
+        for labels that are not one a row, a class of fewer rows than folds, and for too few trees
+        to have an out-of-bag prediction of each row
     TypeError
         for what is no classifier or regressor
 
@@ -246,10 +289,12 @@ def suspects(estimator: Any, X: Table, y: Table, *, n_folds: int = 5, random_sta
         estimator = estimator.estimator(len(y) * (1 - 1 / n_folds))
     if isinstance(estimator, type) or kind_of(estimator) not in ("classifier", "regressor"):
         raise TypeError(
-            "estimator must be a classifier or a regressor, as scikit-learn's ClassifierMixin or RegressorMixin with "
+            "estimator must be a classifier or a regressor, as scikit-learn's ClassifierMixin or "
+            "RegressorMixin with "
             f"BaseEstimator makes it, or a Logistic problem, got {estimator!r}."
         )
-    model, own = clone(estimator), estimator.get_params()
+    model = clone(estimator)
+    own = estimator.get_params()
     fold_seed = int(rng.integers(MAX_SEED))
     seed_unset(model, int(rng.integers(MAX_SEED)))
     classes = np.unique(y, return_inverse=True) if kind_of(estimator) == "classifier" else None
@@ -271,32 +316,46 @@ def _out_of_bag(model, X, y, classes):
             model.fit(X, y)
         except UserWarning as missing:
             name = type(model).__name__
-            raise ValueError(f"some rows are in every bag of {name}: give n_estimators=100 or more.") from missing
+            raise ValueError(
+                f"some rows are in every bag of {name}: give n_estimators=100 or more."
+            ) from missing
     if classes is None:
         return model.oob_prediction_
     return np.log(np.maximum(model.oob_decision_function_, LEAST_PROBABILITY))
 
 
 def _out_of_fold(model, X, y, classes, n_folds, seed):
-    # Predictions, or for each class the logarithm of its probability (its lead over the best other without any).
-    from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict  # importing it takes a while
+    # Predictions, or for each class the logarithm of its probability (its lead over the best other
+    # without any). importing it takes a while
+    from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
 
     check_integer("n_folds", n_folds, least=2, most=len(y), why="parts held out in turn")
     options = dict(shuffle=True, random_state=seed)
     if classes is None:
         return cross_val_predict(model, X, y, cv=KFold(n_folds, **options))
-    labels, counts = classes[0], np.bincount(classes[1])
+    labels = classes[0]
+    counts = np.bincount(classes[1])
     if len(labels) < 2:
-        raise ValueError(f"y holds one class only, {labels[0]!r}: there is nothing to tell it from.")
-    if counts.min() < n_folds:
-        label, few = labels[counts.argmin()], counts.min()
         raise ValueError(
-            f"class {label.item() if hasattr(label, 'item') else label!r} has {few} rows, fewer than "
-            f"n_folds={n_folds}: {f'give n_folds={few}' if few > 1 else 'leave it out'}, or a forest, which needs none."
+            f"y holds one class only, {labels[0]!r}: there is nothing to tell it from."
+        )
+    if counts.min() < n_folds:
+        label = labels[counts.argmin()]
+        few = counts.min()
+        raise ValueError(
+            f"class {label.item() if hasattr(label, 'item') else label!r} has {few} rows, fewer "
+            "than "
+            f"n_folds={n_folds}: {f'give n_folds={few}' if few > 1 else 'leave it out'}, or a "
+            "forest, which needs none."
         )
     folds = StratifiedKFold(n_folds, **options)
-    if hasattr(model, "decision_function") and hasattr(model, "predict_proba") and _is_logistic(model):
-        z = cross_val_predict(model, X, y, cv=folds, method="decision_function")  # finite, however sure
+    if (
+        hasattr(model, "decision_function")
+        and hasattr(model, "predict_proba")
+        and _is_logistic(model)
+    ):
+        # finite, however sure
+        z = cross_val_predict(model, X, y, cv=folds, method="decision_function")
         return log_softmax(z if z.ndim == 2 else np.column_stack([np.zeros(len(z)), z]), axis=1)
     if hasattr(model, "predict_proba"):
         shares = cross_val_predict(model, X, y, cv=folds, method="predict_proba")

@@ -1,7 +1,8 @@
-"""Rows that one machine cannot hold, in blocks: of arrays, files and dask data; and what is mapped over them.
+"""Rows that one machine cannot hold, in blocks: of arrays, files and dask data; and what is mapped
+over them.
 
-`Blocks` cuts anything into blocks, and applies functions to them: one after the other, or where the rows are, by dask,
-if the data are dask's. Only what the functions return comes into this process.
+`Blocks` cuts anything into blocks, and applies functions to them: one after the other, or where the
+rows are, by dask, if the data are dask's. Only what the functions return comes into this process.
 """
 
 import math
@@ -23,7 +24,16 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
-from handful.sources import are_names, check_no_plan, exceeds_memory, is_dask, is_files, of_arrays, of_dask, of_files
+from handful.sources import (
+    are_names,
+    check_no_plan,
+    exceeds_memory,
+    is_dask,
+    is_files,
+    of_arrays,
+    of_dask,
+    of_files,
+)
 from handful.types import Block, check_alike, forms_of, join_rows, joined, missing, readable
 
 
@@ -32,19 +42,24 @@ class Blocks:
 
     Parameters
     ----------
-    X : an array, memory map, frame or CSR matrix, shape (n, d); or files of arrays (.npy) or frames (.parquet): a
-        folder, a pattern such as "rows/X*.npy", or a list of paths, which gives their order (else by name, X2 before
-        X10). A Path is a path, and so is a string that names what is there; other strings may be patterns. In folders
-        and patterns names that begin with "." or "_" are skipped, as in pandas, pyarrow and dask. Or a dask array or
-        frame, or a dask bag of ``X``, ``(X, y)`` or ``(X, y, sample_weight)``
-    y, sample_weight : of the same kind, with one entry a row: arrays, .npy files of the same lengths, dask arrays or
-        series; for .parquet files a column's name; None for a bag
-    rows : int or None; the most rows of a block that is cut from an array or a .npy file, None for 2**24 entries
-    columns : list of str or None; the columns of .parquet files that are read, None for all but y and sample_weight
-    verbose : bool, show a progress bar, with the time left, for each pass over blocks that are read in turn
-    keep : a folder or None; what a pass over files gives for each block is kept there, so that what broke off, what
-        ``out=`` writes, too, goes on after the last finished block when it is called again, a fit with the same options
-        and an integer `random_state`. A block whose files changed since is read again. Delete the folder in the end
+    X : an array, memory map, frame or CSR matrix, shape (n, d); or files of arrays (.npy) or frames
+        (.parquet): a folder, a pattern such as "rows/X*.npy", or a list of paths, which gives their
+        order (else by name, X2 before X10). A Path is a path, and so is a string that names what is
+        there; other strings may be patterns. In folders and patterns names that begin with "." or
+        "_" are skipped, as in pandas, pyarrow and dask. Or a dask array or frame, or a dask bag of
+        ``X``, ``(X, y)`` or ``(X, y, sample_weight)``
+    y, sample_weight : of the same kind, with one entry a row: arrays, .npy files of the same
+        lengths, dask arrays or series; for .parquet files a column's name; None for a bag
+    rows : int or None; the most rows of a block that is cut from an array or a .npy file, None for
+        2**24 entries
+    columns : list of str or None; the columns of .parquet files that are read, None for all but y
+        and sample_weight
+    verbose : bool, show a progress bar, with the time left, for each pass over blocks that are read
+        in turn
+    keep : a folder or None; what a pass over files gives for each block is kept there, so that what
+        broke off, what ``out=`` writes, too, goes on after the last finished block when it is
+        called again, a fit with the same options and an integer `random_state`. A block whose files
+        changed since is read again. Delete the folder in the end
 
     Attributes
     ----------
@@ -54,10 +69,11 @@ class Blocks:
     Raises
     ------
     ValueError
-        for files that are not there or cannot be read, lengths that differ, and files of another width or type than
-        the first. What differs between blocks (columns or their order, types, labels in some of them only, sparse and
-        dense), NaN and infinity are named when they are read, with the file. Two things are joined: words of any
-        length, and categories, which get the levels of all parts
+        for files that are not there or cannot be read, lengths that differ, and files of another
+        width or type than the first. What differs between blocks (columns or their order, types,
+        labels in some of them only, sparse and dense), NaN and infinity are named when they are
+        read, with the file. Two things are joined: words of any length, and categories, which get
+        the levels of all parts
 
     Examples
     --------
@@ -82,11 +98,17 @@ class Blocks:
         self._dask = import_module("dask") if is_dask(X, y, sample_weight) else None
         files = is_files(X) or are_names(X)
         make = of_dask if self._dask else of_files if files else of_arrays
-        # A piece is what is read at once: a function without arguments, or a task of dask, that gives (X, y, weights).
+        # A piece is what is read at once: a function without arguments, or a task of dask, that
+        # gives (X, y, weights).
         self._pieces, self._shapes, self.like = make(X, y, sample_weight, rows, columns)
-        self._least, self.verbose, self.keep = 1, verbose, keep
+        self._least = 1
+        self.verbose = verbose
+        self.keep = keep
         if keep is not None and not files:
-            raise ValueError("keep must be None for rows that are no files: nothing tells whether they have changed.")
+            raise ValueError(
+                "keep must be None for rows that are no files: nothing tells whether they have "
+                "changed."
+            )
 
     @property
     def shapes(self):
@@ -110,13 +132,19 @@ class Blocks:
     @property
     def _groups(self):
         # The pieces of each block: neighbours, with at least `_least` rows together.
-        groups, held = [[]], 0
+        groups = [[]]
+        held = 0
         for i, (n, *_) in enumerate(self.shapes):
             if held >= self._least:
-                groups, held = [*groups, []], 0
+                groups = [*groups, []]
+                held = 0
             groups[-1].append(i)
             held += n
-        return [*groups[:-2], groups[-2] + groups[-1]] if held < self._least and len(groups) > 1 else groups
+        return (
+            [*groups[:-2], groups[-2] + groups[-1]]
+            if held < self._least and len(groups) > 1
+            else groups
+        )
 
     @property
     def lengths(self):
@@ -155,36 +183,49 @@ class Blocks:
         if not (at_once and self._dask):
             name = getattr(function, "__name__", "blocks").strip("_")
             tasks = tqdm(tasks, desc=name, disable=not self.verbose, unit="block", total=len(self))
-        found, first = self._compute(list(tasks)) if at_once else (self._compute([task])[0] for task in tasks), None
+        found = (
+            self._compute(list(tasks)) if at_once else (self._compute([task])[0] for task in tasks)
+        )
+        first = None
         for i, (form, result) in enumerate(found):
             first = first or form
             check_alike(first, form, f"block {i}", "block 0")
             yield result
 
     def take(self, indices):
-        """Some rows, in the order of `indices`: a Block. Only the blocks that hold them are read."""
+        """Some rows, in the order of `indices`: a Block. Only the blocks that hold them are
+        read."""
         indices = np.asarray(indices, dtype=np.int64)
         wrong = indices[(indices < 0) | (indices >= self.n)]
         if len(wrong):
             raise ValueError(
-                f"the coreset holds row {wrong[0]}, but got {self.n} rows: take from the data it was fitted on."
+                f"the coreset holds row {wrong[0]}, but got {self.n} rows: take from the data it "
+                "was fitted on."
             )
         own, order = split_places(indices, self.lengths)
-        own[0] = own[0] if len(indices) else indices  # no rows of block 0 have the form of all
+        # no rows of block 0 have the form of all
+        own[0] = own[0] if len(indices) else indices
         return joined(self.map(Block.take, own=own)).take(order)
 
     def write(self, path, function, *shared):
-        """Map, and write the arrays, one row for each row, to a .npy file, block by block: a numpy.memmap of it.
+        """Map, and write the arrays, one row for each row, to a .npy file, block by block: a
+        numpy.memmap of it.
 
-        The file gets its name when it is whole. With `keep`, what broke off goes on after the last finished block.
+        The file gets its name when it is whole. With `keep`, what broke off goes on after the last
+        finished block.
         """
-        part, like = Path(f"{path}.part"), None
-        with open(part, "wb") as file:  # a map of a file would end the process where the disk is full
+        part = Path(f"{path}.part")
+        like = None
+        # a map of a file would end the process where the disk is full
+        with open(part, "wb") as file:
             for i, (rows, n) in enumerate(zip(self.each(function, *shared), self.lengths)):
                 rows = np.asarray(rows)
                 shape, dtype = (rows.shape[1:], rows.dtype) if like is None else like
                 if (rows.shape, rows.dtype) != ((n, *shape), dtype) or dtype.kind == "O":
-                    wanted = f"an array of {n} rows{f', {dtype} of shape {shape} as in block 0' if i else ''}"
+                    wanted = (
+                        f"an array of {n} "
+                        f"rows{f', {dtype} of shape {shape} as in block 0' if i else ''}"
+                    )
                     got = f"{rows.dtype} of {rows.shape}"
                     raise ValueError(f"what is written of block {i} must be {wanted}, got {got}.")
                 if like is None:
@@ -201,23 +242,41 @@ class Blocks:
         for i, (group, first) in enumerate(zip(self._groups, self.starts)):
             if own is None or own[i] is not None:
                 mine = () if own is None else (own[i],)
-                task = _on_block, function, [self._pieces[j] for j in group], i, int(first), shared, mine
+                task = (
+                    _on_block,
+                    function,
+                    [self._pieces[j] for j in group],
+                    i,
+                    int(first),
+                    shared,
+                    mine,
+                )
                 yield self._call(*task) if self.keep is None else self._kept(*task)
 
     def _kept(self, run, function, pieces, *task):
         # What an earlier call kept of this block, or what it gives now.
         args = [piece.args for piece in pieces]
-        times = [(a.stat().st_mtime_ns, a.stat().st_size) for more in args for a in more if isinstance(a, Path)]
+        times = [
+            (a.stat().st_mtime_ns, a.stat().st_size)
+            for more in args
+            for a in more
+            if isinstance(a, Path)
+        ]
         path = Path(self.keep) / joblib.hash([get_func_code(function)[0], args, times, task])
-        with suppress(Exception):  # it is not there, or of an older version
+        # it is not there, or of an older version
+        with suppress(Exception):
             data = memoryview(path.read_bytes())
-            if crc32(data[:-4], crc32(path.name.encode())).to_bytes(4) == data[-4:]:  # else damaged or another block's
+            # else damaged or another block's
+            if crc32(data[:-4], crc32(path.name.encode())).to_bytes(4) == data[-4:]:
                 return pickle.loads(data[:-4])
         path.parent.mkdir(parents=True, exist_ok=True)
         found = run(function, pieces, *task)
-        part = path.with_suffix(".part")  # a name of its own until it is whole
+        # a name of its own until it is whole
+        part = path.with_suffix(".part")
         with open(part, "wb") as file:
-            pickle.dump(found, summed := _Summed(file, crc32(path.name.encode())), pickle.HIGHEST_PROTOCOL)
+            pickle.dump(
+                found, summed := _Summed(file, crc32(path.name.encode())), pickle.HIGHEST_PROTOCOL
+            )
             file.write(summed.checksum.to_bytes(4))
         part.rename(path)
         return found
@@ -233,7 +292,8 @@ class _Summed:
     """A file to write to, and the checksum of what was written."""
 
     def __init__(self, file, checksum):
-        self.file, self.checksum = file, checksum
+        self.file = file
+        self.checksum = checksum
 
     def write(self, data):
         self.checksum = crc32(data, self.checksum)
@@ -241,10 +301,14 @@ class _Summed:
 
 
 def split_places(places, counts):
-    """Places in the whole as places in each block of so many, None for a block without; and what restores the order."""
+    """Places in the whole as places in each block of so many, None for a block without; and what
+    restores the order."""
     ends = np.cumsum(counts)
     block = np.searchsorted(ends, places, side="right")
-    own = [places[block == i] - end + n if (block == i).any() else None for i, (end, n) in enumerate(zip(ends, counts))]
+    own = [
+        places[block == i] - end + n if (block == i).any() else None
+        for i, (end, n) in enumerate(zip(ends, counts))
+    ]
     return own, np.argsort(np.argsort(block, kind="stable"))
 
 
@@ -254,8 +318,15 @@ def _on_block(function, pieces, i, start, shared, own):
         form, block = _read(pieces, start)
         return form, function(block, *shared, *own)
     except (ValueError, TypeError) as error:
-        named = {str(a) for piece in pieces for a in getattr(piece, "args", ())[:1] if isinstance(a, Path)}
-        where = f"block {i} (rows from {start} on{''.join(f', of {name}' for name in sorted(named))})"
+        named = {
+            str(a)
+            for piece in pieces
+            for a in getattr(piece, "args", ())[:1]
+            if isinstance(a, Path)
+        }
+        where = (
+            f"block {i} (rows from {start} on{''.join(f', of {name}' for name in sorted(named))})"
+        )
         if isinstance(getattr(block, "X", None), np.ndarray) and block.X.dtype.kind == "f":
             wrong = np.flatnonzero(~np.isfinite(block.X).reshape(len(block), -1).all(axis=1))
             where += f", row {block.ids[wrong[0]]} with NaN or infinity" if len(wrong) else ""
@@ -272,7 +343,8 @@ def _itself(block):
 def _read(pieces, start):
     parts = [piece() if callable(piece) else piece for piece in pieces]
     parts = [triple for part in parts for triple in (part if isinstance(part, list) else [part])]
-    parts = [part for part in parts if part[0].shape[0]] or parts[:1]  # of no rows the types may be any
+    # of no rows the types may be any
+    parts = [part for part in parts if part[0].shape[0]] or parts[:1]
     forms = [forms_of(*part) for part in parts]
     for form in forms:
         check_alike(forms[0], form, "a part of it", "another part")
@@ -293,7 +365,8 @@ def _shape(piece):
 
 
 def is_blocks(X, *others):
-    """Whether rows are to be read in blocks: dask data, files, `Blocks`, and arrays that exceed half of the memory."""
+    """Whether rows are to be read in blocks: dask data, files, `Blocks`, and arrays that exceed
+    half of the memory."""
     check_no_plan(X, *others)
     return isinstance(X, Blocks) or is_dask(X, *others) or is_files(X) or exceeds_memory(X)
 
@@ -309,7 +382,8 @@ def check_in_memory(name, *data):
     check_no_plan(*data)
     if is_dask(*data) or any(isinstance(values, Blocks | str | PathLike) for values in data):
         raise ValueError(
-            f"{name} must have its rows in memory, got dask data, files or Blocks: choose rows first, for example "
+            f"{name} must have its rows in memory, got dask data, files or Blocks: choose rows "
+            "first, for example "
             "X, y, w = UniformCoreset(10_000).fit(X, y).take(X, y), or compute() what fits."
         )
 
@@ -317,12 +391,16 @@ def check_in_memory(name, *data):
 def as_blocks(X, y=None, sample_weight=None):
     """`X`, if it is `Blocks`, which hold y and sample_weight, else `Blocks` of all three."""
     if isinstance(X, Blocks) and (y is not None or sample_weight is not None):
-        raise ValueError("y and sample_weight must be None beside Blocks: give them to Blocks(X, y, sample_weight).")
+        raise ValueError(
+            "y and sample_weight must be None beside Blocks: give them to Blocks(X, y, "
+            "sample_weight)."
+        )
     return X if isinstance(X, Blocks) else Blocks(X, y, sample_weight)
 
 
 def uniform_rows(blocks, size, rng, n_present=None):
-    """Rows drawn uniformly without repetition from all of positive weight, all if they are few: a Block.
+    """Rows drawn uniformly without repetition from all of positive weight, all if they are few: a
+    Block.
 
     `n_present` tells how many of these each block has; None counts them.
     """
@@ -345,7 +423,8 @@ def _nth_present(block, places):
 
 
 def by_blocks(method):
-    """A method of a fitted estimator that also says of dask data and files what it says of each row: see `rowwise`."""
+    """A method of a fitted estimator that also says of dask data and files what it says of each
+    row: see `rowwise`."""
 
     @wraps(method)
     def call(self, X, *, out=None, **options):
@@ -358,10 +437,12 @@ def by_blocks(method):
 
 
 def rowwise(estimator, method, X, *, out=None, **options):
-    """What a method of a fitted estimator gives for each row: an array; of dask data a dask array, yet to be computed.
+    """What a method of a fitted estimator gives for each row: an array; of dask data a dask array,
+    yet to be computed.
 
-    With `out`, a path, it is written there block by block (`Blocks.write`), and comes as a memory map of the file.
-    ValueError for columns that are not those, or not in the order, of the data that `estimator` was fitted on.
+    With `out`, a path, it is written there block by block (`Blocks.write`), and comes as a memory
+    map of the file. ValueError for columns that are not those, or not in the order, of the data
+    that `estimator` was fitted on.
     """
     blocks = copy(as_blocks(X))
     blocks.verbose |= bool(getattr(estimator, "verbose", False))
@@ -376,12 +457,22 @@ def rowwise(estimator, method, X, *, out=None, **options):
     import dask
     import dask.array as da
 
-    row = X._meta_nonempty.iloc[:1] if hasattr(X, "columns") else np.zeros((1, estimator.n_features_in_))
+    row = (
+        X._meta_nonempty.iloc[:1]
+        if hasattr(X, "columns")
+        else np.zeros((1, estimator.n_features_in_))
+    )
     none = getattr(slim, method)(row, **options)[:0]
     said = dask.delayed(partial(_said_of_piece, slim, method, options, none), pure=False)
-    lengths = [np.nan] * len(blocks._pieces) if blocks._shapes is None else [n for n, *_ in blocks._shapes]
+    lengths = (
+        [np.nan] * len(blocks._pieces)
+        if blocks._shapes is None
+        else [n for n, *_ in blocks._shapes]
+    )
     parts = [said(piece) for piece in blocks._pieces]
-    parts = [da.from_delayed(part, (n, *none.shape[1:]), none.dtype) for part, n in zip(parts, lengths)]
+    parts = [
+        da.from_delayed(part, (n, *none.shape[1:]), none.dtype) for part, n in zip(parts, lengths)
+    ]
     return da.concatenate(parts, allow_unknown_chunksizes=True)
 
 

@@ -28,7 +28,8 @@ LIMITS = {
 
 
 class ConvergenceError(ValueError):
-    """A solver or a training did not converge: check the scale of the features, the penalty, the learning rate."""
+    """A solver or a training did not converge: check the scale of the features, the penalty, the
+    learning rate."""
 
 
 def check_integer(name, value, *, least=1, most=None, of=None, why=""):
@@ -46,7 +47,8 @@ def check_integer(name, value, *, least=1, most=None, of=None, why=""):
 
 
 def check_number(name, value, *, above=None, least=None, below=None, most=None, of=None, why=""):
-    """ValueError unless `value` is a finite real number within the limits; a bool does not count as a number.
+    """ValueError unless `value` is a finite real number within the limits; a bool does not count as
+    a number.
 
     Parameters
     ----------
@@ -54,17 +56,28 @@ def check_number(name, value, *, above=None, least=None, below=None, most=None, 
     least, most : numbers, limits that are, or None
     name, value, of, why : as in `check_integer`
     """
-    _check(name, value, Real, "a finite number", dict(above=above, least=least, below=below, most=most), of, why)
+    _check(
+        name,
+        value,
+        Real,
+        "a finite number",
+        dict(above=above, least=least, below=below, most=most),
+        of,
+        why,
+    )
 
 
 def _check(name, value, kind, what, limits, of, why):
     limits = {key: limit for key, limit in limits.items() if limit is not None}
-    number = value.item() if isinstance(value, np.generic) else value  # a limit may lie outside of float32
+    # a limit may lie outside of float32
+    number = value.item() if isinstance(value, np.generic) else value
     good = isinstance(value, kind) and not isinstance(value, bool) and abs(number) <= LARGEST
     if good and all(LIMITS[key][0](number, limit) for key, limit in limits.items()):
         return
     owner = "" if of is None else f" of {type(of).__name__}"
-    wanted = " ".join([what, " and ".join(f"{LIMITS[key][1]} {limit}" for key, limit in limits.items())]).rstrip()
+    wanted = " ".join(
+        [what, " and ".join(f"{LIMITS[key][1]} {limit}" for key, limit in limits.items())]
+    ).rstrip()
     raise ValueError(f"{name}{owner} must be {wanted}, got {name}={value!r}{why and f': {why}'}.")
 
 
@@ -82,7 +95,8 @@ def check_array(array, **rules):
 
 
 def validate_data(estimator, X="no_validation", y="no_validation", **rules):
-    """As `sklearn.utils.validation.validate_data`, of an X and a y made `readable`, the labels by `check_labels`."""
+    """As `sklearn.utils.validation.validate_data`, of an X and a y made `readable`, the labels by
+    `check_labels`."""
     if y is not None and not isinstance(y, str):
         y = readable(y)
         check_labels(y, several=rules.get("multi_output", False), of=estimator)
@@ -92,7 +106,8 @@ def validate_data(estimator, X="no_validation", y="no_validation", **rules):
 
 
 def check_X_y(X, y, name="y", **rules):
-    """As `sklearn.utils.check_X_y`, of an X and a y made `readable`; the labels by `check_labels` under a name."""
+    """As `sklearn.utils.check_X_y`, of an X and a y made `readable`; the labels by `check_labels`
+    under a name."""
     y = readable(y)
     check_labels(y, name)
     return validation.check_X_y(readable(X), y, **rules)
@@ -104,9 +119,13 @@ def check_no_words(X):
         return
     way_out = "turn them into numbers first, for example by a vectorizer"
     if is_files([Path(os.fsdecode(name)) for name in X]):
-        way_out = "name files by Paths, [Path(name) for name in X], or Blocks(X); a list of strings is rows"
+        way_out = (
+            "name files by Paths, [Path(name) for name in X], or Blocks(X); a list of strings is "
+            "rows"
+        )
     raise ValueError(
-        f"X must hold rows of numbers, got a list of {type(X[0]).__name__}, such as {str(X[0])[:40]!r}: {way_out}."
+        f"X must hold rows of numbers, got a list of {type(X[0]).__name__}, such as "
+        f"{str(X[0])[:40]!r}: {way_out}."
     )
 
 
@@ -123,29 +142,43 @@ def check_labels(y, name="y", *, several=True, of=None):
     gone = np.atleast_1d(missing(y))
     if not several and gone.ndim == 2 and gone.shape[1] > 1:
         raise ValueError(
-            f"{name} must hold one label a row, shape ({len(gone)},), as {type(of).__name__} looks at it, got shape "
-            f"{gone.shape}. Several are for what does not look at them: UniformCoreset, for example, or a "
+            f"{name} must hold one label a row, shape ({len(gone)},), as {type(of).__name__} looks "
+            "at it, got shape "
+            f"{gone.shape}. Several are for what does not look at them: UniformCoreset, for "
+            "example, or a "
             "ReservoirCoreset with balanced=False."
         )
     if gone.any():
         row, *place = np.argwhere(gone)[0]
         columns = getattr(y, "columns", None)
-        column = getattr(y, "name", None) if not place else place[0] if columns is None else columns[place[0]]
+        column = (
+            getattr(y, "name", None)
+            if not place
+            else place[0]
+            if columns is None
+            else columns[place[0]]
+        )
         column = column.item() if isinstance(column, np.generic) else column
         where = "" if column is None else f" of column {column!r}"
         n_gone = np.count_nonzero(gone.reshape(len(gone), -1).any(axis=1))
         raise ValueError(
-            f"{name} has missing labels: {n_gone} of {len(gone)} rows, the first at row {row}{where}. Leave out these "
-            "rows, of X too, or fill in what is missing; selectors that do not look at y need no labels."
+            f"{name} has missing labels: {n_gone} of {len(gone)} rows, the first at row "
+            f"{row}{where}. Leave out these "
+            "rows, of X too, or fill in what is missing; selectors that do not look at y need no "
+            "labels."
         )
 
 
 def check_rows(X, name="X", *, accept_sparse=False):
-    """`X` as a matrix of finite float32 or float64 of which products of four do not overflow, or ValueError."""
+    """`X` as a matrix of finite float32 or float64 of which products of four do not overflow, or
+    ValueError."""
     check_in_memory(name, X)
     try:
-        X = check_array(X, dtype=[np.float64, np.float32], input_name=name, accept_sparse=accept_sparse)
-    except (ValueError, TypeError) as error:  # about shapes and objects, it does not say of what
+        X = check_array(
+            X, dtype=[np.float64, np.float32], input_name=name, accept_sparse=accept_sparse
+        )
+    except (ValueError, TypeError) as error:
+        # about shapes and objects, it does not say of what
         raise type(error)(f"{name}: {error}") from None
     check_magnitude(X if isinstance(X, np.ndarray) else X.data, name, X.dtype)
     return X
@@ -165,23 +198,29 @@ def check_vector(values, name, n=None, *, least=None):
     values = readable(values)
     if np.ndim(values) != 1 or len(values) != (n or len(values)):
         wanted = "(n,)" if n is None else f"({n},)"
-        raise ValueError(f"{name} must hold real numbers, shape {wanted}, got shape {np.shape(values)}.")
+        raise ValueError(
+            f"{name} must hold real numbers, shape {wanted}, got shape {np.shape(values)}."
+        )
     out = check_array(values, ensure_2d=False, dtype=np.float64, input_name=name)
     if least is not None and out.min() < least:
-        raise ValueError(f"{name} must hold finite numbers of at least {least}, got {out.min():.3g}.")
+        raise ValueError(
+            f"{name} must hold finite numbers of at least {least}, got {out.min():.3g}."
+        )
     check_magnitude(out, name, out.dtype)
     return out
 
 
 def checked_shape(X):
-    """X itself, in a form that has rows: CSR if sparse, an array if a list; its values are not read.
+    """X itself, in a form that has rows: CSR if sparse, an array if a list; its values are not
+    read.
 
     Rows are those of a table, words, texts or other things, shape (n,), or images, shape (n, ...).
 
     Raises
     ------
     ValueError
-        as `sklearn.utils.check_array` does, for a column of numbers, no rows or features, or complex numbers
+        as `sklearn.utils.check_array` does, for a column of numbers, no rows or features, or
+        complex numbers
     """
     X = X.tocsr() if sparse.issparse(X) else row_array(X)
     kind = getattr(getattr(X, "dtype", None), "kind", "O")
@@ -197,28 +236,38 @@ def check_sample_weight(sample_weight, n):
     Raises
     ------
     ValueError
-        for weights that are negative, not finite or all zero, and where their sum over- or underflows
+        for weights that are negative, not finite or all zero, and where their sum over- or
+        underflows
     """
     if sample_weight is None:
         return np.ones(n)
     check_in_memory("sample_weight", sample_weight)
-    sample_weight = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+    sample_weight = check_array(
+        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
+    )
     if sample_weight.shape != (n,):
-        raise ValueError(f"sample_weight must have shape ({n},), one weight a row, got {sample_weight.shape}.")
+        raise ValueError(
+            f"sample_weight must have shape ({n},), one weight a row, got {sample_weight.shape}."
+        )
     if (sample_weight < 0).any():
         worst = int(np.argmin(sample_weight))
-        raise ValueError(f"sample_weight must not be negative, got {sample_weight[worst]} at row {worst}.")
+        raise ValueError(
+            f"sample_weight must not be negative, got {sample_weight[worst]} at row {worst}."
+        )
     if not sample_weight.any():
         raise ValueError(f"sample_weight is zero for all {n} rows: nothing to select from.")
     with np.errstate(over="ignore"):
         total = sample_weight.sum()
     if not np.finfo(np.float64).tiny <= total < np.inf:
-        raise ValueError(f"sample_weight must have a finite sum of at least 2e-308, got {total:.3g}.")
+        raise ValueError(
+            f"sample_weight must have a finite sum of at least 2e-308, got {total:.3g}."
+        )
     return sample_weight
 
 
 def without_absent(y, sample_weight):
-    """`y` with the label of a row that counts for each row of weight zero, so that no class is of absent rows only."""
+    """`y` with the label of a row that counts for each row of weight zero, so that no class is of
+    absent rows only."""
     if y is None or sample_weight.all():
         return y
     y = np.array(y)
@@ -227,22 +276,30 @@ def without_absent(y, sample_weight):
 
 
 def check_magnitude(values, name, dtype):
-    """ValueError if an entry is so large that sums of products of four of them may overflow in `dtype`."""
+    """ValueError if an entry is so large that sums of products of four of them may overflow in
+    `dtype`."""
     limit = float(np.finfo(dtype).max) ** 0.25
     largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
     if largest > limit:
         raise ValueError(
-            f"{name} must not have entries larger than {limit:.0e} in magnitude ({np.dtype(dtype)}), got "
+            f"{name} must not have entries larger than {limit:.0e} in magnitude "
+            f"({np.dtype(dtype)}), got "
             f"{largest:.3g}: products of them overflow; scale the data."
         )
 
 
 def check_size(size, n_available, n, *, repeats=False, name="size"):
-    """ValueError unless `size` is an integer in 1..n_available (any positive integer with `repeats`)."""
+    """ValueError unless `size` is an integer in 1..n_available (any positive integer with
+    `repeats`)."""
     check_integer(name, size)
     if size > n_available and not repeats:
-        of_weight = "" if n_available == n else f" of which {n_available} have a positive sample_weight"
-        raise ValueError(f"{name} must be at most the number of rows, got {name}={size} for n_samples={n}{of_weight}.")
+        of_weight = (
+            "" if n_available == n else f" of which {n_available} have a positive sample_weight"
+        )
+        raise ValueError(
+            f"{name} must be at most the number of rows, got {name}={size} for "
+            f"n_samples={n}{of_weight}."
+        )
 
 
 def signed_labels(y, model, *, several=False):
@@ -252,7 +309,8 @@ def signed_labels(y, model, *, several=False):
     ----------
     y : labels of any kind, shape (n,)
     model : str, what needs two classes, for the message: "an SVM"
-    several : bool; k > 2 classes are fine, too: then the signs have shape (k, n), +1 where the row is of the class
+    several : bool; k > 2 classes are fine, too: then the signs have shape (k, n), +1 where the row
+        is of the class
 
     Raises
     ------
@@ -262,7 +320,8 @@ def signed_labels(y, model, *, several=False):
     kind = type_of_target(y, input_name="y", raise_unknown=True)
     if kind.startswith("continuous"):
         raise ValueError(
-            f"Unknown label type: {kind}. {model} needs y to hold classes; for the targets of a regression there is "
+            f"Unknown label type: {kind}. {model} needs y to hold classes; for the targets of a "
+            "regression there is "
             "BilevelCoreset(LeastSquares(...))."
         )
     classes, codes = np.unique(y, return_inverse=True)
@@ -270,13 +329,20 @@ def signed_labels(y, model, *, several=False):
         return classes, 2.0 * (codes == np.arange(len(classes))[:, None]) - 1.0
     if len(classes) != 2:
         shown = ", ".join(repr(c.item() if hasattr(c, "item") else c) for c in classes[:5])
-        few = "y holds one class only" if len(classes) == 1 else "Only binary classification is supported"
-        raise ValueError(f"{few}: {model} needs exactly 2 classes, got {len(classes)} class(es): {shown}.")
+        few = (
+            "y holds one class only"
+            if len(classes) == 1
+            else "Only binary classification is supported"
+        )
+        raise ValueError(
+            f"{few}: {model} needs exactly 2 classes, got {len(classes)} class(es): {shown}."
+        )
     return classes, 2.0 * codes - 1.0
 
 
 def as_real(values, name):
-    """A float64 array, of any shape, of numbers, which may be NaN or infinite; ValueError for what is complex."""
+    """A float64 array, of any shape, of numbers, which may be NaN or infinite; ValueError for what
+    is complex."""
     array = as_array(values)
     if array.dtype.kind == "c":
         raise ValueError(f"{name} must hold real numbers, got {array.dtype}.")
@@ -287,7 +353,8 @@ def as_real(values, name):
 
 
 def as_generator(random_state):
-    """A `numpy.random.Generator` from None, an int of at least 0, a RandomState or a Generator; else ValueError."""
+    """A `numpy.random.Generator` from None, an int of at least 0, a RandomState or a Generator;
+    else ValueError."""
     if isinstance(random_state, np.random.Generator):
         return random_state
     if random_state is None:
@@ -302,7 +369,10 @@ def as_generator(random_state):
 def check_generator(rng):
     """TypeError unless `rng` is a `numpy.random.Generator`."""
     if not isinstance(rng, np.random.Generator):
-        raise TypeError(f"rng must be a numpy.random.Generator, such as numpy.random.default_rng(0); got {rng!r}.")
+        raise TypeError(
+            "rng must be a numpy.random.Generator, such as numpy.random.default_rng(0); got "
+            f"{rng!r}."
+        )
 
 
 def check_memory(what, n_bytes, way_out):
@@ -316,20 +386,26 @@ def check_memory(what, n_bytes, way_out):
     """
     if n_bytes > physical_memory():
         raise MemoryError(
-            f"{what} needs {int(n_bytes):,} bytes, more than the {physical_memory():,} of this machine: {way_out}."
+            f"{what} needs {int(n_bytes):,} bytes, more than the {physical_memory():,} of this "
+            f"machine: {way_out}."
         )
 
 
 def check_coreset(indices, weights):
     """Indices (as intp) and weights of a coreset as arrays; ValueError as for `handful.Coreset`."""
-    indices, weights = np.asarray(indices), np.asarray(weights)
+    indices = np.asarray(indices)
+    weights = np.asarray(weights)
     if indices.ndim != 1 or indices.shape != weights.shape:
         raise ValueError(
             "a coreset needs one weight per index: got indices of shape "
             f"{indices.shape} and weights of shape {weights.shape}."
         )
     if len(indices) and (indices.dtype.kind not in "iu" or indices.min() < 0):
-        raise ValueError("indices of a coreset must be integers of at least 0, rows of the data set.")
-    if len(weights) and (weights.dtype.kind not in "fiu" or not (np.isfinite(weights) & (weights >= 0)).all()):
+        raise ValueError(
+            "indices of a coreset must be integers of at least 0, rows of the data set."
+        )
+    if len(weights) and (
+        weights.dtype.kind not in "fiu" or not (np.isfinite(weights) & (weights >= 0)).all()
+    ):
         raise ValueError("weights of a coreset must be finite numbers of at least 0.")
     return indices.astype(np.intp, copy=False), weights

@@ -6,7 +6,8 @@ from importlib.metadata import entry_points, version
 
 import shtab
 
-# The reproduction adds these commands (see `handful_papers.cli`) in a checkout, and is no part of a wheel.
+# The reproduction adds these commands (see `handful_papers.cli`) in a checkout, and is no part of a
+# wheel.
 REPRODUCTION = ("reproduce", "list", "report", "audit")
 OF_A_CHECKOUT = """\
   handful reproduce                     every notebook on small data, minutes, no network
@@ -26,13 +27,15 @@ class Refused(Exception):
 
 
 def main(argv=None):
-    """Entry point of the console script: parse `argv`, run the sub-command, give the exit status."""
+    """Entry point of the console script: parse `argv`, run the sub-command, give the exit
+    status."""
     argv = sys.argv[1:] if argv is None else argv
     adders = _adders()
     try:
         if not adders and argv[:1] and argv[0] in REPRODUCTION:
             raise Refused(
-                "the papers' notebooks are not part of the installed library: git clone the project, run `make setup` "
+                "the papers' notebooks are not part of the installed library: git clone the "
+                "project, run `make setup` "
                 f"in the checkout, and there `.venv/bin/handful {argv[0]}`."
             )
         parser = _parser(adders)
@@ -41,30 +44,41 @@ def main(argv=None):
             parser.print_help()
             return 0
         status = args.run(args)
-        if sys.stdout is not None:  # it is where the caller has closed it
+        # it is where the caller has closed it
+        if sys.stdout is not None:
             sys.stdout.flush()
         return status
     except Refused as error:
         print(f"handful: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # `handful reproduce | head -1`: what was not written by then was not done either
+    except BrokenPipeError:
+        # `handful reproduce | head -1`: what was not written by then was not done either
         sys.stdout = None
         print("handful: stopped, as nothing reads its output any more.", file=sys.stderr)
-        return 141  # as a shell reports it
+        # as a shell reports it
+        return 141
     except KeyboardInterrupt:
         print("\nhandful: stopped.", file=sys.stderr)
         return 130
 
 
 def _parser(adders):
-    purpose = "recompute the tables and figures of four papers" if adders else "look after the data sets of the library"
+    purpose = (
+        "recompute the tables and figures of four papers"
+        if adders
+        else "look after the data sets of the library"
+    )
     first = OF_A_CHECKOUT if adders else OF_A_WHEEL
-    last = "  handful data                          which data sets are here, which can be fetched\n"
+    last = (
+        "  handful data                          which data sets are here, which can be fetched\n"
+    )
     parser = argparse.ArgumentParser(
         prog="handful",
         description=f"Train on a handful of points: {purpose}.",
         epilog=f"to begin with:\n{first}{last}\n{EXIT_CODES}",
-        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=16),
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(
+            prog, max_help_position=16
+        ),
     )
     parser.add_argument("--version", action="version", version=f"handful {version('handful')}")
     parser.set_defaults(run=None)
@@ -80,14 +94,17 @@ def _parser(adders):
     fetch.add_argument("name", nargs="+", metavar="NAME")
     fetch.set_defaults(run=_data_fetch)
 
-    completion = commands.add_parser("completion", help="print the completion of commands and options for a shell")
+    completion = commands.add_parser(
+        "completion", help="print the completion of commands and options for a shell"
+    )
     completion.add_argument("shell", choices=shtab.SUPPORTED_SHELLS)
     completion.set_defaults(run=lambda args: print(shtab.complete(parser, shell=args.shell)) or 0)
     return parser
 
 
 def _adders():
-    """The functions that add the commands of the reproduction: none where the library came as a wheel."""
+    """The functions that add the commands of the reproduction: none where the library came as a
+    wheel."""
     try:
         return [entry.load() for entry in entry_points(group="handful.commands")]
     except ModuleNotFoundError as error:
@@ -99,7 +116,9 @@ def _adders():
 def _data_list(args):
     from handful.data.loaders import states
 
-    rows = [(name, state["where"], state["shape"], state["licence"]) for name, state in states().items()]
+    rows = [
+        (name, state["where"], state["shape"], state["licence"]) for name, state in states().items()
+    ]
     widths = [max(map(len, column)) for column in zip(*rows)][:3]
     for row in rows:
         print(*(cell.ljust(width) for cell, width in zip(row, widths)), row[-1], sep="  ")
@@ -119,6 +138,7 @@ def _data_fetch(args):
 
 
 if __name__ == "__main__":
-    from handful import cli  # this module once more, by the name under which commands raise its `Refused`
+    # this module once more, by the name under which commands raise its `Refused`
+    from handful import cli
 
     sys.exit(cli.main())

@@ -1,4 +1,5 @@
-"""`compare`: whether to choose rows at all, and which selector, measured on one's own data and estimator."""
+"""`compare`: whether to choose rows at all, and which selector, measured on one's own data and
+estimator."""
 
 import time
 import warnings
@@ -21,7 +22,8 @@ from handful.parts import check_selector
 from handful.trainers import WeightedFit, kind_of, seed_unset, tags_of, weighted_fit, why_unweighted
 from handful.types import Table, readable, take_rows
 
-SHARES = (0.01, 0.02, 0.05, 0.1)  # of the training rows, where no sizes are given
+# of the training rows, where no sizes are given
+SHARES = (0.01, 0.02, 0.05, 0.1)
 MOST_DRAWS = 1000
 
 
@@ -39,23 +41,29 @@ def compare(
     controls: bool = True,
     verbose: bool = True,
 ) -> Comparison:
-    """Is choosing rows worth it here? Scores and seconds of selectors beside uniform, stratified and all rows.
+    """Is choosing rows worth it here? Scores and seconds of selectors beside uniform, stratified
+    and all rows.
 
-    For each seed the rows are split; each method chooses from the training rows, a clone of `estimator` trains on what
-    it chose, with the weights, and is scored on the held-out rows. All methods of a seed share its split.
+    For each seed the rows are split; each method chooses from the training rows, a clone of
+    `estimator` trains on what it chose, with the weights, and is scored on the held-out rows. All
+    methods of a seed share its split.
 
-    Two more methods get the seconds that the slowest of `selectors` took to choose and train, at each size and seed:
-    "best of draws" is the best of as many uniform draws of that size as fit in, picked on a third of the training rows;
-    "more uniform rows" trains once on as many uniform rows as that time allows, all at most. They depend on the clock.
+    Two more methods get the seconds that the slowest of `selectors` took to choose and train, at
+    each size and seed: "best of draws" is the best of as many uniform draws of that size as fit in,
+    picked on a third of the training rows; "more uniform rows" trains once on as many uniform rows
+    as that time allows, all at most. They depend on the clock.
 
     Parameters
     ----------
-    selectors : Selector, a list of them, or a dict of them by name; their `size` and `random_state` are set here
-    estimator : anything with ``fit(X, y)`` and a score. Weights go to a `sample_weight` of its `fit`, or through it to
-        what it wraps: the last step of a Pipeline, the candidates of a search, all that vote. An estimator that takes
-        none trains on the chosen rows alone, which a warning says
-    X, y : the rows and their labels or targets, whatever the selectors and the estimator take. Selectors read X as it
-        is given: scale its columns first, as a scaler in the estimator's pipeline does not reach them
+    selectors : Selector, a list of them, or a dict of them by name; their `size` and `random_state`
+        are set here
+    estimator : anything with ``fit(X, y)`` and a score. Weights go to a `sample_weight` of its
+        `fit`, or through it to what it wraps: the last step of a Pipeline, the candidates of a
+        search, all that vote. An estimator that takes none trains on the chosen rows alone, which a
+        warning says
+    X, y : the rows and their labels or targets, whatever the selectors and the estimator take.
+        Selectors read X as it is given: scale its columns first, as a scaler in the estimator's
+        pipeline does not reach them
     sizes : list of int, rows to choose; None takes 1, 2, 5 and 10 % of the training rows
     scoring : None for the estimator's own `score`, a name or a callable, as in scikit-learn
     seeds : int, how many; or a list of ints
@@ -66,13 +74,15 @@ def compare(
 
     Returns
     -------
-    Comparison : its `frame` has a row for each method, size and seed; `summary` and `plot` condense it
+    Comparison : its `frame` has a row for each method, size and seed; `summary` and `plot` condense
+        it
 
     Raises
     ------
     ValueError
-        for sizes that are no integers or exceed the training rows, without `y`, for a selector under a name of the
-        methods beside it, and if one of `selectors` or training on all rows fails for every seed and size
+        for sizes that are no integers or exceed the training rows, without `y`, for a selector
+        under a name of the methods beside it, and if one of `selectors` or training on all rows
+        fails for every seed and size
     TypeError
         for what is no selector, no estimator or not one score
     ImportError
@@ -80,12 +90,13 @@ def compare(
 
     Notes
     -----
-    A ValueError of a selector or estimator is kept in the row of its fit. Any other error ends the comparison, and so
-    does Ctrl-C. The fits that had finished stay on the exception as a `Comparison`, its attribute `comparison`:
-    ``except KeyboardInterrupt as stopped: found = stopped.comparison``, or ``sys.last_value.comparison`` at a prompt.
+    A ValueError of a selector or estimator is kept in the row of its fit. Any other error ends the
+    comparison, and so does Ctrl-C. The fits that had finished stay on the exception as a
+    `Comparison`, its attribute `comparison`: ``except KeyboardInterrupt as stopped: found =
+    stopped.comparison``, or ``sys.last_value.comparison`` at a prompt.
 
-    Warnings of the fits are shown at the end, once for each place in the code that warns, with the number of fits that
-    gave them.
+    Warnings of the fits are shown at the end, once for each place in the code that warns, with the
+    number of fits that gave them.
 
     Examples
     --------
@@ -94,54 +105,39 @@ def compare(
     >>> from sklearn.preprocessing import scale
     >>> from handful import KCenter
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> found = compare(KCenter(), LogisticRegression(), scale(X), y, sizes=[20, 50], seeds=3, verbose=False)
+    >>> data = scale(X), y
+    >>> found = compare(
+    ...     KCenter(), LogisticRegression(), *data, sizes=[20, 50], seeds=3, verbose=False
+    ... )
     >>> found.summary()["method"].unique().tolist()
     ['all rows', 'uniform', 'stratified', 'KCenter', 'best of draws', 'more uniform rows']
     """
     if find_spec("pandas") is None:
         raise ImportError("compare gives a data frame, which needs pandas: pip install pandas.")
     named = _named(selectors)
-    if isinstance(estimator, type) or not hasattr(estimator, "fit"):
-        raise TypeError(f"estimator must have fit (an instance, not the class), got estimator={estimator!r}.")
-    if not (scoring is None or isinstance(scoring, str) or callable(scoring)):
-        raise TypeError(f"scoring must be one score, a name or a callable, got {scoring!r}: compare by each in turn.")
-    if isinstance(scoring, str) and tags_of(estimator) is None:
-        raise TypeError(
-            f"scoring={scoring!r} asks scikit-learn's tags of an estimator, and {type(estimator).__name__} has none: "
-            "let it inherit from BaseEstimator, or give scoring=None for its own score, or a function of (model, X, y)."
-        )
+    _check_trainer(estimator, scoring)
     score = check_scoring(estimator, scoring)
-    if y is None:
-        raise ValueError("y is None: compare needs labels or targets to score on.")
-    held_out = (X, y) if test is None else test
-    if not isinstance(held_out, tuple | list) or len(held_out) != 2:
-        raise ValueError(f"test must be (X, y), the held-out rows and their labels, got {type(test).__name__}.")
-    check_in_memory("compare", X, y, *held_out)
-    X, y = map(readable, (X, y))
-    test = test and tuple(map(readable, test))
-    for name, rows, labels in [("y", X, y), ("y of test", *(test or (X, y)))]:
-        check_consistent_length(rows, labels)
-        check_labels(labels, name)
+    X, y, test = _readable_data(X, y, test)
     classes = _repeat(y) and kind_of(estimator) != "regressor"
     baselines = {UNIFORM: UniformCoreset()} | ({STRATIFIED: StratifiedCoreset()} if classes else {})
-    unasked = baselines.keys() - named.keys()  # these may fail
+    # these may fail
+    unasked = baselines.keys() - named.keys()
     methods = {name: baselines[name] for name in baselines if name in unasked} | named
     trainer = weighted_fit(estimator)
     if trainer.keyword is None:
-        warnings.warn(f"{why_unweighted(estimator)}: it trains on the chosen rows alone.", stacklevel=2)
-    if isinstance(seeds, Integral):
-        check_integer("seeds", seeds)
-        seeds = range(seeds)
-    seeds, sizes = _listed("seeds", seeds), None if sizes is None else _listed("sizes", sizes)
-    for seed in seeds:
-        check_integer("seeds", seed, least=0, most=MAX_SEED)
-    seeds = list(dict.fromkeys(seeds))  # one given twice would count twice
+        warnings.warn(
+            f"{why_unweighted(estimator)}: it trains on the chosen rows alone.", stacklevel=2
+        )
+    seeds = _listed_seeds(seeds)
+    sizes = None if sizes is None else _listed("sizes", sizes)
     rows: list = []
     caught: dict = {}
     try:
         fit = _Fit(estimator, trainer, score)
         bought = named if controls else {}
-        for row in _measure(methods, bought, fit, X, y, sizes, seeds, test, test_size, classes, verbose):
+        for row in _measure(
+            methods, bought, fit, X, y, sizes, seeds, test, test_size, classes, verbose
+        ):
             rows.append(row)
             for warning in row.pop("warnings"):
                 place = (warning.category, warning.filename, warning.lineno)
@@ -153,7 +149,10 @@ def compare(
             if own["score"].isna().all()
         }
         if found.frame["score"].isna().all():
-            raise ValueError(f"No method got a score: {next(iter(nothing.values()))}{_cure(nothing.values(), scoring)}")
+            raise ValueError(
+                "No method got a score: "
+                f"{next(iter(nothing.values()))}{_cure(nothing.values(), scoring)}"
+            )
         for name, error in nothing.items():
             if name not in {*unasked, BEST_DRAW, MORE_ROWS}:
                 raise ValueError(f"{name} gave no score at all: {error}")
@@ -162,7 +161,8 @@ def compare(
         if rows:
             vars(error)["comparison"] = _comparison(rows, methods, scoring)
             error.add_note(
-                f"compare: the {len(rows)} fits that had finished are on this exception, as its attribute comparison; "
+                f"compare: the {len(rows)} fits that had finished are on this exception, as its "
+                "attribute comparison; "
                 "at a prompt it is sys.last_value.comparison."
             )
         raise
@@ -170,6 +170,55 @@ def compare(
         for warning, fits in caught.values():
             whose = f"{len(fits)} of {len(rows)} fits, of {', '.join(dict.fromkeys(fits.values()))}"
             warnings.warn(f"in {whose}: {warning.message}", warning.category, stacklevel=2)
+
+
+def _check_trainer(estimator, scoring):
+    """TypeError for what cannot be trained or scored."""
+    if isinstance(estimator, type) or not hasattr(estimator, "fit"):
+        raise TypeError(
+            f"estimator must have fit (an instance, not the class), got estimator={estimator!r}."
+        )
+    if not (scoring is None or isinstance(scoring, str) or callable(scoring)):
+        raise TypeError(
+            f"scoring must be one score, a name or a callable, got {scoring!r}: compare by each in "
+            "turn."
+        )
+    if isinstance(scoring, str) and tags_of(estimator) is None:
+        raise TypeError(
+            f"scoring={scoring!r} asks scikit-learn's tags of an estimator, and "
+            f"{type(estimator).__name__} has none: "
+            "let it inherit from BaseEstimator, or give scoring=None for its own score, or a "
+            "function of (model, X, y)."
+        )
+
+
+def _readable_data(X, y, test):
+    """X, y and the held-out rows in forms that all libraries read; ValueError where none score."""
+    if y is None:
+        raise ValueError("y is None: compare needs labels or targets to score on.")
+    held_out = (X, y) if test is None else test
+    if not isinstance(held_out, tuple | list) or len(held_out) != 2:
+        raise ValueError(
+            f"test must be (X, y), the held-out rows and their labels, got {type(test).__name__}."
+        )
+    check_in_memory("compare", X, y, *held_out)
+    X, y = map(readable, (X, y))
+    test = test and tuple(map(readable, test))
+    for name, rows, labels in [("y", X, y), ("y of test", *(test or (X, y)))]:
+        check_consistent_length(rows, labels)
+        check_labels(labels, name)
+    return X, y, test
+
+
+def _listed_seeds(seeds):
+    """Seeds as a list in which each comes once; a number stands for so many."""
+    if isinstance(seeds, Integral):
+        check_integer("seeds", seeds)
+        seeds = range(seeds)
+    seeds = _listed("seeds", seeds)
+    for seed in seeds:
+        check_integer("seeds", seed, least=0, most=MAX_SEED)
+    return list(dict.fromkeys(seeds))
 
 
 def _measure(methods, bought, fit, X, y, sizes, seeds, test, test_size, classes, verbose):
@@ -185,7 +234,8 @@ def _measure(methods, bought, fit, X, y, sizes, seeds, test, test_size, classes,
                     check_integer("size", size, most=n, why=f"there are {n} training rows")
                 sizes = list(dict.fromkeys(sizes))
                 bar.reset(len(seeds) * (1 + len(sizes) * (len(methods) + 2 * bool(bought))))
-            seconds = {}  # to choose and train, of what was measured for this seed
+            # to choose and train, of what was measured for this seed
+            seconds = {}
 
             def measured(name, size, run, *args, seed=seed, seconds=seconds):
                 bar.set_postfix_str(f"{name}, {size} rows")
@@ -193,7 +243,9 @@ def _measure(methods, bought, fit, X, y, sizes, seeds, test, test_size, classes,
                     outcome = run(*args)
                 seconds[name, size] = outcome["choose_seconds"] + outcome["train_seconds"]
                 bar.update()
-                kept = dict(method=name, size=size, seed=seed, weighted=fit.trainer.keyword is not None)
+                kept = dict(
+                    method=name, size=size, seed=seed, weighted=fit.trainer.keyword is not None
+                )
                 return kept | outcome | dict(warnings=given)
 
             yield measured(ALL_ROWS, n, fit.measure, None, n, seed, train, held_out)
@@ -202,9 +254,21 @@ def _measure(methods, bought, fit, X, y, sizes, seeds, test, test_size, classes,
                     yield measured(name, size, fit.measure, selector, size, seed, train, held_out)
                 times = [seconds[name, size] for name in bought if np.isfinite(seconds[name, size])]
                 if times:
-                    yield measured(BEST_DRAW, size, fit.best_draw, max(times), size, seed, train, held_out)
+                    yield measured(
+                        BEST_DRAW, size, fit.best_draw, max(times), size, seed, train, held_out
+                    )
                     ends = seconds[UNIFORM, size], seconds[ALL_ROWS, n]
-                    yield measured(MORE_ROWS, size, fit.more_rows, max(times), ends, size, seed, train, held_out)
+                    yield measured(
+                        MORE_ROWS,
+                        size,
+                        fit.more_rows,
+                        max(times),
+                        ends,
+                        size,
+                        seed,
+                        train,
+                        held_out,
+                    )
 
 
 def _comparison(rows, methods, scoring):
@@ -214,14 +278,20 @@ def _comparison(rows, methods, scoring):
     frame = pd.DataFrame(rows).sort_values(
         ["method", "size", "seed"], key=lambda c: c.map(order) if c.name == "method" else c
     )
-    return Comparison(frame.reset_index(drop=True), scoring if isinstance(scoring, str) else "score")
+    return Comparison(
+        frame.reset_index(drop=True), scoring if isinstance(scoring, str) else "score"
+    )
 
 
 def _cure(errors, scoring):
-    # Of scores of one class, where labels are words: scikit-learn names the labels but not what to give instead.
+    # Of scores of one class, where labels are words: scikit-learn names the labels but not what to
+    # give instead.
     if not any("pos_label" in error for error in errors):
         return ""
-    return f" scoring={scoring!r} is of the class 1: give labels 0 and 1, or make_scorer with your pos_label."
+    return (
+        f" scoring={scoring!r} is of the class 1: give labels 0 and 1, or make_scorer with your "
+        "pos_label."
+    )
 
 
 def _named(selectors):
@@ -229,15 +299,24 @@ def _named(selectors):
         several = selectors if isinstance(selectors, list | tuple) else [selectors]
         names = [type(s).__name__ for s in several]
         # The same class twice, with other options, goes by its options.
-        selectors = {n if names.count(n) == 1 else " ".join(repr(s).split()): s for n, s in zip(names, several)}
+        selectors = {
+            n if names.count(n) == 1 else " ".join(repr(s).split()): s
+            for n, s in zip(names, several)
+        }
         if len(selectors) < len(several):
-            raise ValueError("selectors must differ, but two are the same; a dict gives them names.")
+            raise ValueError(
+                "selectors must differ, but two are the same; a dict gives them names."
+            )
     for selector in selectors.values():
         check_selector(selector)
     named = {str(name): selector for name, selector in selectors.items()}
     taken = sorted({ALL_ROWS, BEST_DRAW, MORE_ROWS} & named.keys())
     if taken or len(named) < len(selectors):
-        what = f"one is called {taken[0]!r}, as a method beside it is" if taken else "two have the same"
+        what = (
+            f"one is called {taken[0]!r}, as a method beside it is"
+            if taken
+            else "two have the same"
+        )
         raise ValueError(f"selectors need names of their own, but {what}: give it another.")
     return named
 
@@ -253,18 +332,24 @@ def _listed(name, values):
 def _repeat(y):
     # Whether y holds classes: words, or numbers that come again and again.
     y = np.asarray(y)
-    return y.size == len(y) and (y.dtype.kind not in "f" or len(np.unique(y)) <= max(2, len(y) // 20))
+    return y.size == len(y) and (
+        y.dtype.kind not in "f" or len(np.unique(y)) <= max(2, len(y) // 20)
+    )
 
 
 def _split(X, y, test, test_size, seed, classes):
     if test is not None:
         return (X, y), test
-    from sklearn.model_selection import train_test_split  # here, as importing it takes a while
+    # here, as importing it takes a while
+    from sklearn.model_selection import train_test_split
 
     labels = np.asarray(y)
     few = not classes or np.unique(labels, return_counts=True)[1].min() < 2
     parts = train_test_split(
-        np.arange(len(labels)), test_size=test_size, random_state=seed, stratify=None if few else labels
+        np.arange(len(labels)),
+        test_size=test_size,
+        random_state=seed,
+        stratify=None if few else labels,
     )
     return [(take_rows(X, part), take_rows(y, part)) for part in parts]
 
@@ -277,7 +362,9 @@ class _Fit:
     score: Any
 
     def measure(self, selector, size, seed, train, held_out, weights=None):
-        outcome = dict(score=np.nan, choose_seconds=0.0, train_seconds=np.nan, n_rows=size, n_draws=1, error="")
+        outcome = dict(
+            score=np.nan, choose_seconds=0.0, train_seconds=np.nan, n_rows=size, n_draws=1, error=""
+        )
         try:
             if selector is not None:
                 start = time.perf_counter()
@@ -287,38 +374,53 @@ class _Fit:
             model = self._trained(seed, train, weights)
             outcome["train_seconds"] = time.perf_counter() - start
             outcome["score"] = float(self.score(model, *held_out))
-        except ValueError as error:  # such as one class only among the rows
+        except ValueError as error:
+            # such as one class only among the rows
             outcome["error"] = str(error)
         return outcome
 
     def best_draw(self, budget, size, seed, train, held_out):
-        start, rng, n = time.perf_counter(), np.random.default_rng(seed), len(train[1])
+        start = time.perf_counter()
+        rng = np.random.default_rng(seed)
+        n = len(train[1])
         order = rng.permutation(n)
-        rest, judges = order[max(0, min(n // 3, n - size)) :], order[: max(0, min(n // 3, n - size))]
+        rest = order[max(0, min(n // 3, n - size)) :]
+        judges = order[: max(0, min(n // 3, n - size))]
         judge = [take_rows(one, judges) for one in train]
-        best, rows, n_draws = -np.inf, rng.choice(rest, size, replace=False), 0
-        weights = np.full(size, n / size)  # a penalty weighs as much as on all rows
+        best = -np.inf
+        rows = rng.choice(rest, size, replace=False)
+        n_draws = 0
+        # a penalty weighs as much as on all rows
+        weights = np.full(size, n / size)
         while n_draws < MOST_DRAWS and (n_draws == 0 or time.perf_counter() - start < budget):
             drawn = rng.choice(rest, size, replace=False)
             n_draws += 1
             try:
                 model = self._trained(seed, [take_rows(one, drawn) for one in train], weights)
                 found = self.score(model, *judge) if len(judges) else 0.0
-            except ValueError:  # one class only in this draw: the next may have two
+            except ValueError:
+                # one class only in this draw: the next may have two
                 continue
             if found > best:
-                best, rows = found, drawn
+                best = found
+                rows = drawn
         seconds = time.perf_counter() - start
-        outcome = self.measure(None, size, seed, [take_rows(one, rows) for one in train], held_out, weights)
+        outcome = self.measure(
+            None, size, seed, [take_rows(one, rows) for one in train], held_out, weights
+        )
         return outcome | dict(choose_seconds=seconds, n_draws=n_draws)
 
     def more_rows(self, budget, ends, size, seed, train, held_out):
-        n, (few, all_rows) = len(train[1]), ends
-        m = n  # unless all rows take longer: then between the two, as if the time rose with the rows
+        n = len(train[1])
+        (few, all_rows) = ends
+        # unless all rows take longer: then between the two, as if the time rose with the rows
+        m = n
         if all_rows > max(few, budget):
             m = int(np.clip(size + (budget - few) / (all_rows - few) * (n - size), size, n))
         rows = np.random.default_rng(seed).choice(n, m, replace=False)
-        return self.measure(None, m, seed, [take_rows(one, rows) for one in train], held_out, np.full(m, n / m))
+        return self.measure(
+            None, m, seed, [take_rows(one, rows) for one in train], held_out, np.full(m, n / m)
+        )
 
     def _trained(self, seed, train, weights):
         model = _seeded(self.estimator, seed)
@@ -332,5 +434,6 @@ def _seeded(part, seed, **more):
     values = {"random_state": seed, **more}
     if known:
         part.set_params(**{k: v for k, v in values.items() if k in known})
-    seed_unset(part, seed)  # of steps, and of what a search or a vote trains
+    # of steps, and of what a search or a vote trains
+    seed_unset(part, seed)
     return part

@@ -7,9 +7,14 @@ from typing import Any
 
 import numpy as np
 
-ALL_ROWS, UNIFORM, STRATIFIED = "all rows", "uniform", "stratified"
-BEST_DRAW, MORE_ROWS = "best of draws", "more uniform rows"  # what the selectors' seconds could have bought instead
-# How lines look: colour, mark, dashes. The methods beside the selectors are grey; the colours are Okabe and Ito's.
+ALL_ROWS = "all rows"
+UNIFORM = "uniform"
+STRATIFIED = "stratified"
+# what the selectors' seconds could have bought instead
+BEST_DRAW = "best of draws"
+MORE_ROWS = "more uniform rows"
+# How lines look: colour, mark, dashes. The methods beside the selectors are grey; the colours are
+# Okabe and Ito's.
 GREYS = {UNIFORM: ("#777777", "o", ":"), STRATIFIED: ("#777777", "s", "--")}
 GREYS |= {BEST_DRAW: ("#9a9a9a", "^", "-."), MORE_ROWS: ("#9a9a9a", "v", ":")}
 COLOURS = [
@@ -19,7 +24,8 @@ COLOURS = [
     ("#CC79A7", "X", "-"),
     ("#E69F00", "*", "-"),
 ]
-WIDTH = 100  # characters of a line of what a Comparison prints
+# characters of a line of what a Comparison prints
+WIDTH = 100
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,11 +34,11 @@ class Comparison:
 
     Attributes
     ----------
-    frame : pandas.DataFrame, one row for each method, size and seed, with ``score`` on the held-out rows;
-        ``choose_seconds`` and ``train_seconds`` of wall-clock time; ``n_rows``, the number of rows trained on;
-        ``n_draws``, how many draws the best was picked from;
-        ``weighted``, whether the estimator took their weights; ``error``, the message of a method that failed (its
-        score is NaN), or ""
+    frame : pandas.DataFrame, one row for each method, size and seed, with ``score`` on the held-out
+        rows; ``choose_seconds`` and ``train_seconds`` of wall-clock time; ``n_rows``, the number of
+        rows trained on; ``n_draws``, how many draws the best was picked from; ``weighted``, whether
+        the estimator took their weights; ``error``, the message of a method that failed (its score
+        is NaN), or ""
     scoring : str, the name of the scores
     """
 
@@ -40,12 +46,15 @@ class Comparison:
     scoring: str
 
     def __repr__(self) -> str:
-        """The summary, every column of it however narrow the terminal; a long name goes on in the lines below."""
+        """The summary, every column of it however narrow the terminal; a long name goes on in the
+        lines below."""
         table = self.summary()
         names = table.pop("method")
         table["score"] *= self._sign
         for name in ("score", "lead"):
-            table[name] = [_cell(mean, std) for mean, std in zip(table[name], table.pop(f"{name}_std"))]
+            table[name] = [
+                _cell(mean, std) for mean, std in zip(table[name], table.pop(f"{name}_std"))
+            ]
         for name in ("choose_seconds", "train_seconds"):
             table[name] = [_cell(seconds) for seconds in table[name]]
         failed = table.pop("failed")
@@ -62,10 +71,14 @@ class Comparison:
             own = [line for name, line in zip(names, lines) if name == method]
             rows += zip_longest(textwrap.wrap(method, room), own, fillvalue="")
         width = max(len(name) for name, _ in rows)
-        failed = self.frame[self.frame["error"] != ""].groupby(["method", "error"], sort=False).size()
+        failed = (
+            self.frame[self.frame["error"] != ""].groupby(["method", "error"], sort=False).size()
+        )
         told = [f"{method}, {n} failed: {error}" for (method, error), n in failed.items()]
         lines = [f"{a:<{width}} {b:<{len(head)}}" for a, b in rows]
-        return "\n".join([f"{self._label} on held-out rows; seconds on this machine", *lines, *told])
+        return "\n".join(
+            [f"{self._label} on held-out rows; seconds on this machine", *lines, *told]
+        )
 
     @property
     def _sign(self):
@@ -73,27 +86,34 @@ class Comparison:
 
     @property
     def _label(self):
-        return self.scoring.removeprefix("neg_")  # a negative loss is shown as the loss
+        # a negative loss is shown as the loss
+        return self.scoring.removeprefix("neg_")
 
     def summary(self) -> Any:
-        """A row a method and size: rows trained on, mean and deviation of score and lead over uniform, seconds.
+        """A row a method and size: rows trained on, mean and deviation of score and lead over
+        uniform, seconds.
 
-        ``n_rows`` and the seconds are medians. "more uniform rows" trains on more than its `size`, the rows of the
-        selectors at whose seconds it is measured, and weights that are optimised may leave fewer rows than `size`.
-        ``lead`` is the mean over seeds of the score minus that of uniform sampling of the same size and seed, and
-        ``lead_std`` its standard deviation; ``failed`` counts the seeds without a score. ``saves_from`` is the number
-        of fits from which choosing once and training on few rows saves seconds over training on all rows, which depends
-        on the machine. It is infinite where no number does, and NaN for all rows and where the score is worse than that
-        of all rows: by more than twice the standard error over seeds of the difference, which counts as 0 for one seed.
+        ``n_rows`` and the seconds are medians. "more uniform rows" trains on more than its `size`,
+        the rows of the selectors at whose seconds it is measured, and weights that are optimised
+        may leave fewer rows than `size`. ``lead`` is the mean over seeds of the score minus that of
+        uniform sampling of the same size and seed, and ``lead_std`` its standard deviation;
+        ``failed`` counts the seeds without a score. ``saves_from`` is the number of fits from which
+        choosing once and training on few rows saves seconds over training on all rows, which
+        depends on the machine. It is infinite where no number does, and NaN for all rows and where
+        the score is worse than that of all rows: by more than twice the standard error over seeds
+        of the difference, which counts as 0 for one seed.
 
         Returns
         -------
         pandas.DataFrame
         """
-        frame, keys = self.frame, ["method", "size"]
+        frame = self.frame
+        keys = ["method", "size"]
         uniform = frame[frame["method"] == UNIFORM].set_index(["size", "seed"])["score"]
         pairs = frame.set_index(["size", "seed"]).index
-        frame = frame.assign(lead=frame["score"] - uniform.reindex(pairs).to_numpy(), failed=frame["error"] != "")
+        frame = frame.assign(
+            lead=frame["score"] - uniform.reindex(pairs).to_numpy(), failed=frame["error"] != ""
+        )
         groups = frame.groupby(keys, sort=False)
         columns = {
             "n_rows": groups["n_rows"].median(),
@@ -108,13 +128,16 @@ class Comparison:
         table = type(frame)(columns).reset_index()
         full = table.loc[table["method"] == ALL_ROWS, "train_seconds"]
         saved = (full.iloc[0] if len(full) else np.nan) - table["train_seconds"]
-        fits = np.maximum(np.ceil(table["choose_seconds"] / saved.where(saved > 0)), 1).fillna(np.inf)
+        fits = np.maximum(np.ceil(table["choose_seconds"] / saved.where(saved > 0)), 1).fillna(
+            np.inf
+        )
         worse = self._worse(keys)
         table["saves_from"] = fits.where(saved.notna() & (table["method"] != ALL_ROWS) & ~worse)
         return table
 
     def _worse(self, keys):
-        # Of each method and size, in the frame's order, whether the scores are below those of all rows beyond noise.
+        # Of each method and size, in the frame's order, whether the scores are below those of all
+        # rows beyond noise.
         frame = self.frame
         all_rows = frame[frame["method"] == ALL_ROWS].set_index("seed")["score"]
         lost = frame.assign(lost=all_rows.reindex(frame["seed"]).to_numpy() - frame["score"])
@@ -123,7 +146,8 @@ class Comparison:
         return (groups.mean() > noise.fillna(0.0)).reset_index(drop=True)
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw score and seconds (choosing and training) against size: means, bands of a standard deviation.
+        """Draw score and seconds (choosing and training) against size: means, bands of a standard
+        deviation.
 
         Parameters
         ----------
@@ -143,14 +167,23 @@ class Comparison:
         looks = cycle(COLOURS)
         for method, rows in table.groupby("method", sort=False):
             if method == ALL_ROWS:
-                score, std = rows["score"].item(), np.nan_to_num(rows["score_std"].item())
+                score = rows["score"].item()
+                std = np.nan_to_num(rows["score_std"].item())
                 axes[0].axhspan(score - std, score + std, color="#222222", alpha=0.1, linewidth=0)
                 for axis, level in zip(axes, (score, rows["seconds"].item())):
                     axis.axhline(level, color="#222222", linewidth=1, label=method)
                 continue
             color, marker, dashes = GREYS.get(method) or next(looks)
-            look = dict(color=color, marker=marker, linestyle=dashes, markersize=4, linewidth=1.3, label=method)
-            low, high = rows["score"] - rows["score_std"], rows["score"] + rows["score_std"]
+            look = dict(
+                color=color,
+                marker=marker,
+                linestyle=dashes,
+                markersize=4,
+                linewidth=1.3,
+                label=method,
+            )
+            low = rows["score"] - rows["score_std"]
+            high = rows["score"] + rows["score_std"]
             axes[0].fill_between(rows["size"], low, high, color=color, alpha=0.15, linewidth=0)
             for axis, column in zip(axes, ("score", "seconds")):
                 axis.plot(rows["size"], rows[column], **look)

@@ -15,13 +15,21 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, check_memory
 
 from handful.blocks import check_in_memory, is_blocks, rowwise
-from handful.checks import MAX_SEED, as_generator, check_array, check_labels, check_sample_weight, validate_data
+from handful.checks import (
+    MAX_SEED,
+    as_generator,
+    check_array,
+    check_labels,
+    check_sample_weight,
+    validate_data,
+)
 from handful.options import Options, all_or_nothing
 from handful.parts import check_part, check_selector, choose
 from handful.trainers import input_tags_of, kind_of, seed_unset, weighted_fit, why_unweighted
 from handful.types import Seed, Table, as_array, kind_of_labels, readable, row_array, take_rows
 
-VALIDATION = ("X_val", "y_val", "sample_weight_val")  # as scikit-learn names them
+# as scikit-learn names them
+VALIDATION = ("X_val", "y_val", "sample_weight_val")
 ASKED = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform", "score")
 
 
@@ -42,7 +50,8 @@ def _of_the_estimator(name, doc):
         params = self._route(name, params)["estimator"][name]
         return getattr(self.estimator_, name)(readable(X), **params)
 
-    method.__name__, method.__doc__ = name, doc
+    method.__name__ = name
+    method.__doc__ = doc
     return available_if(_estimator_has(name))(method)
 
 
@@ -50,10 +59,18 @@ def _check_takes_weights(estimator, method):
     """ValueError, with a way out, unless the estimator's `fit` or `partial_fit` takes weights."""
     if weighted_fit(estimator, method).keyword is not None:
         return
-    way_out = "choose an estimator that takes one, or train it yourself on the rows that the selector takes."
+    way_out = (
+        "choose an estimator that takes one, or train it yourself on the rows that the selector "
+        "takes."
+    )
     if hasattr(estimator, "predict"):
-        way_out = "choose an estimator that takes one, or train it yourself on rows of AnyEstimatorCoreset."
-    raise ValueError(f"{why_unweighted(estimator, method)}, so it cannot train on a weighted coreset; {way_out}")
+        way_out = (
+            "choose an estimator that takes one, or train it yourself on rows of "
+            "AnyEstimatorCoreset."
+        )
+    raise ValueError(
+        f"{why_unweighted(estimator, method)}, so it cannot train on a weighted coreset; {way_out}"
+    )
 
 
 class CoresetEstimator(MetaEstimatorMixin, Options):
@@ -62,21 +79,23 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
     Parameters
     ----------
     selector : Selector
-    estimator : scikit-learn estimator whose `fit` takes weights: by `sample_weight`, or passing them on to what it
-        wraps, as a search, voting, stacking or a transformed target does (a search weighs its fits and scores as its
-        own `fit(X, y, sample_weight=...)` does), or a Pipeline for its last step. The steps before that are fitted to
-        the chosen rows, unweighted: a scaler belongs before the CoresetEstimator, as below
-    memory : None, a folder or a `joblib.Memory`, where selections are kept, as in a Pipeline: a grid search over the
-        estimator's parameters then selects once a fold, whatever the number of candidates
-    random_state : None, int, RandomState or Generator; None leaves selector and estimator their own, otherwise it seeds
-        both
+    estimator : scikit-learn estimator whose `fit` takes weights: by `sample_weight`, or passing
+        them on to what it wraps, as a search, voting, stacking or a transformed target does (a
+        search weighs its fits and scores as its own `fit(X, y, sample_weight=...)` does), or a
+        Pipeline for its last step. The steps before that are fitted to the chosen rows, unweighted:
+        a scaler belongs before the CoresetEstimator, as below
+    memory : None, a folder or a `joblib.Memory`, where selections are kept, as in a Pipeline: a
+        grid search over the estimator's parameters then selects once a fold, whatever the number of
+        candidates
+    random_state : None, int, RandomState or Generator; None leaves selector and estimator their
+        own, otherwise it seeds both
 
     Attributes
     ----------
     selector_ : the fitted selector
     estimator_ : the estimator, fitted on the coreset with its weights; `predict`, `predict_proba`,
-        `predict_log_proba`, `decision_function`, `transform` and `score` are its own, and so are `classes_`, `coef_`
-        and `feature_importances_`, by which RFE ranks columns
+        `predict_log_proba`, `decision_function`, `transform` and `score` are its own, and so are
+        `classes_`, `coef_` and `feature_importances_`, by which RFE ranks columns
     n_features_in_, feature_names_in_ : of the data seen in `fit`
 
     Examples
@@ -88,7 +107,8 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
     >>> from handful import BilevelCoreset, Logistic
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> few = BilevelCoreset(Logistic(l2=1e-2), size=20, random_state=0)
-    >>> model = make_pipeline(StandardScaler(), CoresetEstimator(few, LogisticRegression(C=1 / (1e-2 * len(y)))))
+    >>> trainer = LogisticRegression(C=1 / (1e-2 * len(y)))
+    >>> model = make_pipeline(StandardScaler(), CoresetEstimator(few, trainer))
     >>> bool(model.fit(X, y).score(X, y) > 0.95)
     True
     """
@@ -106,21 +126,24 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         Parameters
         ----------
         X, y, sample_weight : as the selector takes them
-        **params : what selector and estimator have requested, with scikit-learn's metadata routing enabled; the
-            estimator gets the chosen rows of what has one entry a row, and validation data as they are: lists of
-            arrays (`eval_set`) and what scikit-learn calls `X_val`, `y_val` and `sample_weight_val`
+        **params : what selector and estimator have requested, with scikit-learn's metadata routing
+            enabled; the estimator gets the chosen rows of what has one entry a row, and validation
+            data as they are: lists of arrays (`eval_set`) and what scikit-learn calls `X_val`,
+            `y_val` and `sample_weight_val`
 
         Raises
         ------
         TypeError
-            if `selector` is no selector (the selector comes first, then the estimator), or takes no `sample_weight`
+            if `selector` is no selector (the selector comes first, then the estimator), or takes no
+            `sample_weight`
         ValueError
             if the estimator's `fit` takes no weights: they would be dropped
         """
         self._check_parts("fit")
         routed = self._route("fit", params)
         selector, estimator, self._rng = self._fresh_parts()
-        self._labels = None  # of parts that follow
+        # of parts that follow
+        self._labels = None
         X, y = self._checked_rows(X, y)
         memory = os.fspath(self.memory) if isinstance(self.memory, os.PathLike) else self.memory
         select = check_memory(memory).cache(_select)
@@ -134,19 +157,28 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
             validate_data(self, X, skip_check_array=True)
         X_small, y_small, weights = self.selector_.take(X, y)
         options = _chosen(routed["estimator"]["fit"], X, self.selector_.indices_)
-        self.estimator_ = weighted_fit(estimator).train(estimator.fit, X_small, y_small, weights, **options)
+        self.estimator_ = weighted_fit(estimator).train(
+            estimator.fit, X_small, y_small, weights, **options
+        )
         return self
 
     @available_if(_estimator_has("partial_fit"))
     @all_or_nothing
     def partial_fit(
-        self, X: Table, y: Table = None, classes: Any = None, sample_weight: Table = None, **params: Any
+        self,
+        X: Table,
+        y: Table = None,
+        classes: Any = None,
+        sample_weight: Table = None,
+        **params: Any,
     ) -> Self:
-        """Select from these rows, all that weigh anything if they are no more than the size, then go on training.
+        """Select from these rows, all that weigh anything if they are no more than the size, then
+        go on training.
 
-        The selected rows stand for the rows of this call alone: their weights add up to the number of these (with
-        `sample_weight` to its sum), so that parts count by their rows. `SGDClassifier` and its like scale a row's step
-        by its weight: in place of n steps they take m, each n / m times as long.
+        The selected rows stand for the rows of this call alone: their weights add up to the number
+        of these (with `sample_weight` to its sum), so that parts count by their rows.
+        `SGDClassifier` and its like scale a row's step by its weight: in place of n steps they take
+        m, each n / m times as long.
 
         An error leaves everything as it was, the estimator too, a copy of which goes on training.
 
@@ -158,8 +190,9 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         Raises
         ------
         ValueError
-            for rows and labels that the selector's `fit` would refuse of all rows so far, however few they are, and for
-            labels that are not among the classes: some classifiers train on them as on another class
+            for rows and labels that the selector's `fit` would refuse of all rows so far, however
+            few they are, and for labels that are not among the classes: some classifiers train on
+            them as on another class
         """
         self._check_parts("partial_fit")
         routed = self._route("partial_fit", params)
@@ -173,7 +206,9 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         given = check_sample_weight(sample_weight, X.shape[0])
         indices = np.flatnonzero(given)
         self._labels = check_part(self.selector_, self.selector_.size, X, y, given, self._labels)
-        _check_known(y, getattr(self.estimator_, "classes_", classes) if classes is None else classes)
+        _check_known(
+            y, getattr(self.estimator_, "classes_", classes) if classes is None else classes
+        )
         if self.selector_.size < len(indices):
             selector = clone(self.selector_).set_params(random_state=self._rng)
             indices, weights = choose(selector, X, y, sample_weight, self._rng)
@@ -184,12 +219,16 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
             options["classes"] = classes
         rows = take_rows(X, indices), take_rows(y, indices)
         estimator = deepcopy(self.estimator_)
-        weighted_fit(estimator, "partial_fit").train(estimator.partial_fit, *rows, weights, **options)
+        weighted_fit(estimator, "partial_fit").train(
+            estimator.partial_fit, *rows, weights, **options
+        )
         self.estimator_ = estimator
         return self
 
     @available_if(_estimator_has("transform"))
-    def fit_transform(self, X: Table, y: Table = None, sample_weight: Table = None, **params: Any) -> np.ndarray:
+    def fit_transform(
+        self, X: Table, y: Table = None, sample_weight: Table = None, **params: Any
+    ) -> np.ndarray:
         """`fit`, then `transform` of all rows of `X`."""
         return self.fit(X, y, sample_weight, **params).transform(X)
 
@@ -205,10 +244,18 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
     def feature_importances_(self) -> Any:
         return self.estimator_.feature_importances_
 
-    predict = _of_the_estimator("predict", "What the fitted estimator predicts for the rows of `X`.")
-    predict_proba = _of_the_estimator("predict_proba", "Class probabilities by the fitted estimator, (n, classes).")
-    predict_log_proba = _of_the_estimator("predict_log_proba", "Logarithms of the class probabilities, (n, classes).")
-    decision_function = _of_the_estimator("decision_function", "Decision values of the fitted estimator.")
+    predict = _of_the_estimator(
+        "predict", "What the fitted estimator predicts for the rows of `X`."
+    )
+    predict_proba = _of_the_estimator(
+        "predict_proba", "Class probabilities by the fitted estimator, (n, classes)."
+    )
+    predict_log_proba = _of_the_estimator(
+        "predict_log_proba", "Logarithms of the class probabilities, (n, classes)."
+    )
+    decision_function = _of_the_estimator(
+        "decision_function", "Decision values of the fitted estimator."
+    )
     transform = _of_the_estimator("transform", "`X` as the fitted estimator transforms it.")
 
     @available_if(_estimator_has("score"))
@@ -238,8 +285,10 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
     def _route(self, method, params):
         if params and not get_config()["enable_metadata_routing"]:
             raise ValueError(
-                f"{method} got {', '.join(params)}, which goes to the parts only with metadata routing: "
-                "sklearn.set_config(enable_metadata_routing=True), and their set_fit_request or its like."
+                f"{method} got {', '.join(params)}, which goes to the parts only with metadata "
+                "routing: "
+                "sklearn.set_config(enable_metadata_routing=True), and their set_fit_request or "
+                "its like."
             )
         return process_routing(self, method, **params)
 
@@ -248,16 +297,18 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         _check_takes_weights(self.estimator, method)
 
     def _checked_rows(self, X, y):
-        # As both parts read them. Where the selector takes anything, a row that the estimator would refuse must not
-        # depend on being drawn. Whether words are refused hangs on no row, so the estimator says it, of a frame's
-        # columns more than its tags.
-        X, y = readable(X), readable(y)
+        # As both parts read them. Where the selector takes anything, a row that the estimator would
+        # refuse must not depend on being drawn. Whether words are refused hangs on no row, so the
+        # estimator says it, of a frame's columns more than its tags.
+        X = readable(X)
+        y = readable(y)
         self._check_labels(y)
         takes = input_tags_of(self.estimator)
         kinds = {getattr(dtype, "kind", "O") for dtype in np.ravel(getattr(X, "dtypes", ()))}
         words = takes.string or takes.categorical or bool(kinds - set("biuf"))
         of_rows = row_array(X) if isinstance(X, list | tuple) else X
-        table = len(getattr(of_rows, "shape", (0, 0))) == 2  # texts and images are as the estimator has them
+        # texts and images are as the estimator has them
+        table = len(getattr(of_rows, "shape", (0, 0))) == 2
         if table and not is_blocks(X) and not getattr(self.selector, "_reads", True) and not words:
             finite = "allow-nan" if takes.allow_nan else True
             check_array(X, accept_sparse=True, ensure_all_finite=finite, estimator=self)
@@ -269,7 +320,8 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
             check_labels(y)
 
     def _fresh_parts(self):
-        parts, rng = [clone(self.selector), clone(self.estimator)], as_generator(self.random_state)
+        parts = [clone(self.selector), clone(self.estimator)]
+        rng = as_generator(self.random_state)
         if self.random_state is not None:
             for part in parts:
                 seed = int(rng.integers(MAX_SEED))
@@ -281,17 +333,28 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         return *parts, rng
 
     def get_metadata_routing(self) -> Any:
-        """Where metadata go: `sample_weight` to this estimator, the rest to the parts that request it."""
+        """Where metadata go: `sample_weight` to this estimator, the rest to the parts that request
+        it."""
         mapping = MethodMapping()
         for method in ("fit", "partial_fit", *ASKED):
             mapping.add(caller=method, callee=method)
         router = MetadataRouter(owner=self).add_self_request(self)
         router.add(estimator=self.estimator, method_mapping=mapping)
-        return router.add(selector=self.selector, method_mapping=MethodMapping().add(caller="fit", callee="fit"))
+        return router.add(
+            selector=self.selector, method_mapping=MethodMapping().add(caller="fit", callee="fit")
+        )
 
     def __sklearn_tags__(self):
-        tags, selector, inner = super().__sklearn_tags__(), get_tags(self.selector), get_tags(self.estimator)
-        for name in ("estimator_type", "classifier_tags", "regressor_tags", "transformer_tags", "target_tags"):
+        tags = super().__sklearn_tags__()
+        selector = get_tags(self.selector)
+        inner = get_tags(self.estimator)
+        for name in (
+            "estimator_type",
+            "classifier_tags",
+            "regressor_tags",
+            "transformer_tags",
+            "target_tags",
+        ):
             setattr(tags, name, getattr(inner, name))
         tags.input_tags = inner.input_tags
         tags.target_tags.required |= selector.target_tags.required
@@ -312,13 +375,15 @@ def _check_known(y, classes):
     # Of one column of labels; what else there may be is the estimator's to say.
     if classes is None or np.ndim(classes) != 1 or np.ndim(y) != 1:
         return
-    labels, known = as_array(y), np.asarray(classes)
+    labels = as_array(y)
+    known = np.asarray(classes)
     if kind_of_labels(labels) != kind_of_labels(known):
         raise ValueError(f"y holds {kind_of_labels(labels)}, but the classes are {known.tolist()}.")
     unknown = np.unique(labels[~np.isin(labels, known)]).tolist()
     if unknown:
         raise ValueError(
-            f"y holds labels that are not among the classes {known.tolist()}: {unknown[:5]}. All labels that will come "
+            f"y holds labels that are not among the classes {known.tolist()}: {unknown[:5]}. All "
+            "labels that will come "
             "have to be named in `classes` at the first call."
         )
 
@@ -329,15 +394,20 @@ def _chosen(options, X, indices):
         return {}
     n = X.shape[0] if hasattr(X, "shape") else len(X if isinstance(X, Sized) else np.asarray(X))
     return {
-        name: take_rows(value, indices) if name not in VALIDATION and _entries(value) == n else value
+        name: take_rows(value, indices)
+        if name not in VALIDATION and _entries(value) == n
+        else value
         for name, value in options.items()
     }
 
 
 def _entries(value):
-    # Rows of an array, a frame or a list; None for what has none, as the list of arrays that an `eval_set` is.
+    # Rows of an array, a frame or a list; None for what has none, as the list of arrays that an
+    # `eval_set` is.
     if hasattr(value, "shape"):
         return value.shape[0] if value.shape else None
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sized):
         return None
-    return None if any(isinstance(v, tuple) or getattr(v, "shape", ()) for v in value) else len(value)
+    return (
+        None if any(isinstance(v, tuple) or getattr(v, "shape", ()) for v in value) else len(value)
+    )

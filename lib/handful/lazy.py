@@ -17,7 +17,8 @@ def module_with_torch(name, what):
 
 
 def renamed_names(package, names):
-    """`__getattr__` of a package that had other names for some of its own, which still work with a FutureWarning.
+    """`__getattr__` of a package that had other names for some of its own, which still work with a
+    FutureWarning.
 
     Parameters
     ----------
@@ -36,15 +37,18 @@ def renamed_names(package, names):
 
 
 def lazy_names(package, homes, gone=None):
-    """`__getattr__` and `__dir__` of a package some of whose names are imported only when they are asked for.
+    """`__getattr__` and `__dir__` of a package some of whose names are imported only when they are
+    asked for.
 
     Parameters
     ----------
     package : str, the package's `__name__`
-    homes : dict of str, the module that defines each of these names, such as {"Views": "handful.continual.views"}; for
-        a name that is itself a module of the package, that module: {"data": "handful.data"}
-    gone : dict of str, for names that the package had until lately, where their like is now: the end of a sentence.
-        To ask for one is an ImportError, which ``from package import name`` hands on, as it does no AttributeError
+    homes : dict of str, the module that defines each of these names, such as {"Views":
+        "handful.continual.views"}; for a name that is itself a module of the package, that module:
+        {"data": "handful.data"}
+    gone : dict of str, for names that the package had until lately, where their like is now: the
+        end of a sentence. To ask for one is an ImportError, which ``from package import name``
+        hands on, as it does no AttributeError
     """
     gone = gone or {}
 
@@ -53,12 +57,17 @@ def lazy_names(package, homes, gone=None):
             raise ImportError(f"{package}.{name} was removed: {gone[name]}", name=name)
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home = module_with_torch(homes[name], name)  # what it lacks is told: pkgutil would ask this function again
+        # what it lacks is told: pkgutil would ask this function again
+        home = module_with_torch(homes[name], name)
         return home if homes[name] == f"{package}.{name}" else getattr(home, name)
 
     def __dir__():
         # what needs torch is no submodule: where torch is missing, `help` must not ask for it
-        there = (name for name, home in homes.items() if home == f"{package}.{name}" or find_spec("torch"))
+        there = (
+            name
+            for name, home in homes.items()
+            if home == f"{package}.{name}" or find_spec("torch")
+        )
         return sorted({*vars(sys.modules[package]), *there})
 
     return __getattr__, __dir__

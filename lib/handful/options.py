@@ -32,7 +32,8 @@ def integer(**limits):
 
 
 def number(**limits):
-    """What the type of a field that is a finite number is annotated with; limits as in `check_number`."""
+    """What the type of a field that is a finite number is annotated with; limits as in
+    `check_number`."""
     return partial(check_number, **limits)
 
 
@@ -44,13 +45,16 @@ NonNegative: TypeAlias = Annotated[float, number(least=0)]
 
 @dataclass_transform(eq_default=False)
 class Options(BaseEstimator):
-    """Base class of what has options: a subclass declares them as fields of a dataclass, in place of `__init__`.
+    """Base class of what has options: a subclass declares them as fields of a dataclass, in place
+    of `__init__`.
 
-    ``size: Count = 100`` is an argument with a default; those after ``_: KW_ONLY`` are given by name. `check_options`
-    asks the types: `Literal`, None, and what a type is annotated with, ``Annotated[float, number(above=0, below=1)]``
-    or ``Annotated[Any, check]`` with a function ``check(name, value, *, of)``. Other types check nothing. A class
-    attribute that is no option is not annotated, or is a `ClassVar`. A class that writes `__init__` itself keeps it.
-    `_elsewhere` says of options that other libraries have what takes their place: it ends the message of a TypeError.
+    ``size: Count = 100`` is an argument with a default; those after ``_: KW_ONLY`` are given by
+    name. `check_options` asks the types: `Literal`, None, and what a type is annotated with,
+    ``Annotated[float, number(above=0, below=1)]`` or ``Annotated[Any, check]`` with a function
+    ``check(name, value, *, of)``. Other types check nothing. A class attribute that is no option is
+    not annotated, or is a `ClassVar`. A class that writes `__init__` itself keeps it. `_elsewhere`
+    says of options that other libraries have what takes their place: it ends the message of a
+    TypeError.
     """
 
     _elsewhere: ClassVar[dict[str, str]] = {}
@@ -59,7 +63,8 @@ class Options(BaseEstimator):
         if get_annotations(cls):
             own = "__init__" in vars(cls)
             dataclass(repr=False, eq=False)(cls)
-            with suppress(NameError):  # readers see types without checks, unless one is known to type checkers alone
+            # readers see types without checks, unless one is known to type checkers alone
+            with suppress(NameError):
                 cls.__init__.__annotations__ = get_type_hints(cls.__init__) | {"return": None}
             if not own:
                 cls.__init__ = _explained(cls.__init__)
@@ -67,7 +72,8 @@ class Options(BaseEstimator):
 
 
 def _explained(init):
-    # The `__init__` of a dataclass whose TypeErrors name the class and its options, not the base that declares them.
+    # The `__init__` of a dataclass whose TypeErrors name the class and its options, not the base
+    # that declares them.
     form = signature(init)
 
     @wraps(init)
@@ -78,7 +84,9 @@ def _explained(init):
             way_out = [f"; {self._elsewhere[name]}" for name in options if name in self._elsewhere]
             known = ", ".join(name for name in form.parameters if name != "self")
             name = type(self).__name__
-            raise TypeError(f"{name} {error}{''.join(way_out)}. The options of {name} are {known}.") from None
+            raise TypeError(
+                f"{name} {error}{''.join(way_out)}. The options of {name} are {known}."
+            ) from None
         init(self, *args, **options)
 
     return __init__
@@ -91,7 +99,8 @@ Method = TypeVar("Method", bound=Callable[..., object])
 def restored(thing, errors=Exception):
     """Context in which one of `errors` leaves the attributes of `thing` as they were before it.
 
-    Attributes that were changed in place stay changed, but for random generators, which are set back.
+    Attributes that were changed in place stay changed, but for random generators, which are set
+    back.
     """
     before = dict(vars(thing))
     generators = [value for value in before.values() if isinstance(value, np.random.Generator)]
@@ -111,7 +120,8 @@ def restored(thing, errors=Exception):
 
 
 def all_or_nothing(method: Method) -> Method:
-    """A method of an estimator which, where it raises an error, leaves the attributes as they were."""
+    """A method of an estimator which, where it raises an error, leaves the attributes as they
+    were."""
 
     @wraps(method)
     def call(self, *args, **kwargs):
@@ -124,7 +134,8 @@ def all_or_nothing(method: Method) -> Method:
 def check_options(thing):
     """ValueError unless the options of `thing` are what their types say; the first is named.
 
-    They are the fields of a dataclass, such as `Options`; of another class, all that its body and its bases annotate.
+    They are the fields of a dataclass, such as `Options`; of another class, all that its body and
+    its bases annotate.
     """
     if is_dataclass(thing):
         hints = {field.name: field.type for field in fields(thing)}
@@ -139,10 +150,14 @@ def check_option(name, value, hint, of):
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
     others = [kind for kind in kinds if get_origin(kind) is not Literal and kind is not NoneType]
-    if (value is None and NoneType in kinds) or any(type(value) is type(word) and value == word for word in words):
+    if (value is None and NoneType in kinds) or any(
+        type(value) is type(word) and value == word for word in words
+    ):
         return
     if words and not others:
-        raise ValueError(f"{name} of {type(of).__name__} must be one of {tuple(words)}, got {name}={value!r}.")
+        raise ValueError(
+            f"{name} of {type(of).__name__} must be one of {tuple(words)}, got {name}={value!r}."
+        )
     more = dict(why=f"it may also be {' or '.join(map(repr, words))}") if words else {}
     for check in [check for kind in others for check in getattr(kind, "__metadata__", ())]:
         check(name, value, of=of, **more)

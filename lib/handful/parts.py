@@ -7,15 +7,17 @@ from sklearn.utils.validation import has_fit_parameter
 
 from handful.types import Block, as_array, check_kind, joined, kind_of_labels, missing
 
-MOST_CLASSES = 100  # more different numbers are counts or targets of a regression
-WIDE = 10_000  # range of whole numbers up to which classes are counted without being sorted
+# more different numbers are counts or targets of a regression
+MOST_CLASSES = 100
+# range of whole numbers up to which classes are counted without being sorted
+WIDE = 10_000
 
 
 def reduced(blocks, selector, size, rng):
     """At most `size` weighted rows that stand for several blocks: a Block.
 
-    A union of at most `size` rows is kept as it is, one of at most `size` rows of positive weight without the others;
-    otherwise `choose` selects from it.
+    A union of at most `size` rows is kept as it is, one of at most `size` rows of positive weight
+    without the others; otherwise `choose` selects from it.
 
     Parameters
     ----------
@@ -27,29 +29,44 @@ def reduced(blocks, selector, size, rng):
     union = joined(blocks)
     if len(union) <= size:
         return union
-    if np.count_nonzero(union.weights) <= size:  # optimised weights may be 0
+    # optimised weights may be 0
+    if np.count_nonzero(union.weights) <= size:
         return union.of_positive_weight()
     chosen, weights = choose(
-        clone(selector).set_params(size=size, random_state=rng), union.X, union.y, union.weights, rng
+        clone(selector).set_params(size=size, random_state=rng),
+        union.X,
+        union.y,
+        union.weights,
+        rng,
     )
     rows = union.take(chosen)
     return Block(rows.X, rows.y, np.asarray(weights, dtype=np.float64), rows.ids)
 
 
 def check_selector(selector, hint=""):
-    """TypeError unless `selector` chooses rows and takes their `sample_weight`; `hint` ends the message."""
+    """TypeError unless `selector` chooses rows and takes their `sample_weight`; `hint` ends the
+    message."""
     if isinstance(selector, type):
         name = selector.__name__
-        raise TypeError(f"selector must choose rows, as BilevelCoreset() does, got the class {name}: give {name}().")
+        raise TypeError(
+            f"selector must choose rows, as BilevelCoreset() does, got the class {name}: give "
+            f"{name}()."
+        )
     if not (hasattr(selector, "take") and hasattr(selector, "fit")):
-        raise TypeError(f"selector must choose rows, as BilevelCoreset does, got {selector!r}{hint}.")
+        raise TypeError(
+            f"selector must choose rows, as BilevelCoreset does, got {selector!r}{hint}."
+        )
     if not has_fit_parameter(selector, "sample_weight"):
         name = type(selector).__name__
-        raise TypeError(f"selector must choose rows by sample_weight, as BilevelCoreset does, but {name} takes none.")
+        raise TypeError(
+            f"selector must choose rows by sample_weight, as BilevelCoreset does, but {name} takes "
+            "none."
+        )
 
 
 def check_part(selector, size, X, y, sample_weight=None, classes=None):
-    """Refuse a part of the data, such as a chunk of a stream, that would spoil every choice in which its rows are.
+    """Refuse a part of the data, such as a chunk of a stream, that would spoil every choice in
+    which its rows are.
 
     Parameters
     ----------
@@ -61,12 +78,14 @@ def check_part(selector, size, X, y, sample_weight=None, classes=None):
 
     Returns
     -------
-    array of the different labels of all parts so far, or None where the selector does not look for classes in y
+    array of the different labels of all parts so far, or None where the selector does not look for
+    classes in y
 
     Raises
     ------
     ValueError, TypeError
-        as the selector's `fit` for all parts together, but for the number of rows and for a class that is alone as yet
+        as the selector's `fit` for all parts together, but for the number of rows and for a class
+        that is alone as yet
     """
     if not hasattr(selector, "_check_part"):
         return None
@@ -85,9 +104,12 @@ def check_part(selector, size, X, y, sample_weight=None, classes=None):
         selector._check_targets(y, dtype)
         return None
     if classes is not None and kind_of_labels(classes) != kind_of_labels(y):
-        raise ValueError(f"y holds {kind_of_labels(y)}, but the labels so far are {kind_of_labels(classes)}.")
+        raise ValueError(
+            f"y holds {kind_of_labels(y)}, but the labels so far are {kind_of_labels(classes)}."
+        )
     classes = np.unique(y) if classes is None else np.union1d(classes, y)
-    # Each class three times: where most labels come once, scikit-learn warns of the targets of a regression.
+    # Each class three times: where most labels come once, scikit-learn warns of the targets of a
+    # regression.
     labels = np.tile(classes, 3)
     check_classification_targets(labels)
     if len(classes) > 1:
@@ -98,14 +120,16 @@ def check_part(selector, size, X, y, sample_weight=None, classes=None):
 def class_totals(y, weights):
     """The weight of each class in y, of rows that count: a dict.
 
-    Labels that are missing count for none. None stands for y=None, for what has no classes (fractions, more than
-    `MOST_CLASSES` numbers, dates), and for labels of several columns.
+    Labels that are missing count for none. None stands for y=None, for what has no classes
+    (fractions, more than `MOST_CLASSES` numbers, dates), and for labels of several columns.
     """
     if y is None or as_array(y).ndim != 1:
         return None
-    labels, present = as_array(y), (weights > 0) & ~missing(y)
+    labels = as_array(y)
+    present = (weights > 0) & ~missing(y)
     if not present.all():
-        labels, weights = labels[present], weights[present]
+        labels = labels[present]
+        weights = weights[present]
     if len(labels) == 0:
         return {}
     kind = kind_of_labels(labels)
@@ -119,23 +143,26 @@ def class_totals(y, weights):
         labels = np.array(labels.tolist())
     if labels.dtype.kind not in "biu" and not (labels == np.floor(labels)).all():
         return None
-    low, high = float(labels.min()), float(labels.max())
+    low = float(labels.min())
+    high = float(labels.max())
     if high - low >= WIDE:
         found, codes = np.unique(labels, return_inverse=True)
     else:
         found = np.arange(int(low), int(high) + 1)
         codes = labels.astype(np.intp) - int(low)
-    mass, there = np.bincount(codes, weights, len(found)), np.bincount(codes, minlength=len(found)) > 0
+    mass = np.bincount(codes, weights, len(found))
+    there = np.bincount(codes, minlength=len(found)) > 0
     if np.count_nonzero(there) > MOST_CLASSES:
         return None
     return dict(zip(found[there].astype(labels.dtype).tolist(), mass[there].tolist()))
 
 
 def choose(selector, X, y, sample_weight, rng):
-    """What a selector chooses of a part of the data, such as a leaf of a stream or a task: ``(indices, weights)``.
+    """What a selector chooses of a part of the data, such as a leaf of a stream or a task:
+    ``(indices, weights)``.
 
-    A part with one class only, zero weights aside, goes to the selector's `select_one_class` where it has one: a
-    classifier's loss needs two classes, a part of a stream may hold one.
+    A part with one class only, zero weights aside, goes to the selector's `select_one_class` where
+    it has one: a classifier's loss needs two classes, a part of a stream may hold one.
 
     Parameters
     ----------

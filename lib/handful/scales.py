@@ -6,24 +6,32 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-FACTOR = 100.0  # between the deviations of two columns, from which on the smaller one hardly counts
-ROWS = 500  # that are looked at, evenly spaced
+# between the deviations of two columns, from which on the smaller one hardly counts
+FACTOR = 100.0
+# that are looked at, evenly spaced
+ROWS = 500
 COMMON = (
-    0.05  # share of the rows in which a column differs from its median; a rarer one, as of a rare word, has no scale
+    # share of the rows in which a column differs from its median; a rarer one, as of a rare word,
+    # has no scale
+    0.05
 )
-ROUNDING = 1e-7  # a deviation below this share of the mean is rounding
-FALLING = 8  # columns whose deviations fall from the first to the last are principal components or the like
+# a deviation below this share of the mean is rounding
+ROUNDING = 1e-7
+# columns whose deviations fall from the first to the last are principal components or the like
+FALLING = 8
 
 
 class ScaleWarning(UserWarning):
-    """Columns of X differ so much in scale that penalties or distances see only the largest of them."""
+    """Columns of X differ so much in scale that penalties or distances see only the largest of
+    them."""
 
 
 def warn_of_scales(X: Any, name: str, way_out: str, *, stacklevel: int) -> None:
     """A `ScaleWarning` where the deviations of two columns differ by more than `FACTOR`.
 
-    Sparse rows, columns that are constant or nearly always at one value (rare words, borders of pictures) and columns
-    in order of falling deviation (principal components, Nystrom features) are left out: these have one unit.
+    Sparse rows, columns that are constant or nearly always at one value (rare words, borders of
+    pictures) and columns in order of falling deviation (principal components, Nystrom features) are
+    left out: these have one unit.
 
     Parameters
     ----------
@@ -48,8 +56,10 @@ def warn_of_scales(X: Any, name: str, way_out: str, *, stacklevel: int) -> None:
     if factor <= FACTOR or _falling(deviation[columns]):
         return
     warnings.warn(
-        f"columns of X differ in scale by a factor of {factor:.2g} (the deviation of column {large} is "
-        f"{deviation[large]:.3g}, that of column {small} {deviation[small]:.3g}), and {name} goes by the large ones "
+        f"columns of X differ in scale by a factor of {factor:.2g} (the deviation of column "
+        f"{large} is "
+        f"{deviation[large]:.3g}, that of column {small} {deviation[small]:.3g}), and {name} goes "
+        "by the large ones "
         f"alone. {way_out}",
         ScaleWarning,
         stacklevel=stacklevel + 1,

@@ -1,8 +1,9 @@
 """What is given, cut into pieces: parts of arrays, of files and of dask data that are read at once.
 
-`of_arrays`, `of_files` and `of_dask` take X, y, sample_weight, the most rows of a piece and the columns that are read,
-as `handful.blocks.Blocks` does. Each gives the pieces, functions or tasks of dask that give (X, y, weights); their
-shapes, (rows, columns, entries) each, None where dask knows none; and X without its rows, None where that is unknown.
+`of_arrays`, `of_files` and `of_dask` take X, y, sample_weight, the most rows of a piece and the
+columns that are read, as `handful.blocks.Blocks` does. Each gives the pieces, functions or tasks of
+dask that give (X, y, weights); their shapes, (rows, columns, entries) each, None where dask knows
+none; and X without its rows, None where that is unknown.
 """
 
 import glob
@@ -21,14 +22,20 @@ from sklearn.utils import check_consistent_length
 
 from handful.types import readable, type_of
 
-ENTRIES = 1 << 24  # entries of a block that is cut from an array or a file: 128 MiB of float64
-SHARE = 0.5  # of the memory, which the numbers of an array may take
-SUFFIXES = ".npy", ".parquet"  # of files that are read
-HIDDEN = ".", "_"  # with which names begin that are not meant for readers
+# entries of a block that is cut from an array or a file: 128 MiB of float64
+ENTRIES = 1 << 24
+# of the memory, which the numbers of an array may take
+SHARE = 0.5
+# of files that are read
+SUFFIXES = ".npy", ".parquet"
+# with which names begin that are not meant for readers
+HIDDEN = ".", "_"
 NAMES = str, bytes, PathLike
-GROUP = Path("/proc/self/cgroup")  # names the control groups of this process
+# names the control groups of this process
+GROUP = Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")
-SIDES = "handful's y", "handful's sample_weight"  # columns that travel with those of a dask frame
+# columns that travel with those of a dask frame
+SIDES = "handful's y", "handful's sample_weight"
 
 
 DIGITS = re.compile(r"(\d+)")
@@ -56,13 +63,15 @@ PLANS = {
 
 
 def check_no_plan(*data):
-    """ValueError for a lazy or delayed table, or an iterator, which holds no rows yet; it names what makes rows."""
+    """ValueError for a lazy or delayed table, or an iterator, which holds no rows yet; it names
+    what makes rows."""
     for values in data:
         first = values[0] if isinstance(values, list | tuple) and values else values
         call = _makes_rows(first)
         if call is not None:
             raise ValueError(
-                f"a {type(first).__name__} of {type(first).__module__.partition('.')[0]} holds no rows yet, and may "
+                f"a {type(first).__name__} of {type(first).__module__.partition('.')[0]} holds no "
+                "rows yet, and may "
                 f"give them in another order each time: give {call}, once, for fit and for take."
             )
 
@@ -73,7 +82,9 @@ def _makes_rows(values):
         if (root, base.__name__) in PLANS:
             return PLANS[root, base.__name__]
     if isinstance(values, Iterator):
-        return "list(X) of rows, or numpy.concatenate(list(X)) of chunks, or each chunk to partial_fit"
+        return (
+            "list(X) of rows, or numpy.concatenate(list(X)) of chunks, or each chunk to partial_fit"
+        )
     return "X.data" if root == "xarray" and getattr(values, "chunks", None) else None
 
 
@@ -83,12 +94,15 @@ def is_dask(*data):
 
 
 def is_files(X):
-    """Whether X names files of rows: a path, a pattern, or a list of Paths to .npy or .parquet files.
+    """Whether X names files of rows: a path, a pattern, or a list of Paths to .npy or .parquet
+    files.
 
     A list of strings is rows: words or texts. Only `handful.blocks.Blocks` takes it for names.
     """
     if isinstance(X, list | tuple):
-        return len(X) > 0 and all(isinstance(path, PathLike) and _suffix(path) in SUFFIXES for path in X)
+        return len(X) > 0 and all(
+            isinstance(path, PathLike) and _suffix(path) in SUFFIXES for path in X
+        )
     return isinstance(X, NAMES)
 
 
@@ -99,10 +113,12 @@ def are_names(X):
 
 
 def exceeds_memory(X):
-    """Whether the numbers of an array, a frame or a CSR matrix take more than half of the memory, and over a block.
+    """Whether the numbers of an array, a frame or a CSR matrix take more than half of the memory,
+    and over a block.
 
-    They count as they are read, as floats: four bytes each for float32, eight for any other type. Neither the type of
-    the array nor where its numbers are, in memory or in a file that is mapped, decides anything.
+    They count as they are read, as floats: four bytes each for float32, eight for any other type.
+    Neither the type of the array nor where its numbers are, in memory or in a file that is mapped,
+    decides anything.
     """
     known = isinstance(X, np.ndarray) or sparse.issparse(X) or hasattr(X, "iloc")
     if not known or is_dask(X) or X.size <= ENTRIES:
@@ -112,7 +128,8 @@ def exceeds_memory(X):
 
 
 def physical_memory():
-    """Bytes of memory in this machine, or what the control groups of a container allow; else infinity.
+    """Bytes of memory in this machine, or what the control groups of a container allow; else
+    infinity.
 
     The same in every process that is started from this one.
     """
@@ -128,15 +145,18 @@ def _limits_of_groups():
     for line in lines:
         _, controllers, group = line.split(":", 2)
         if controllers == "":
-            root, name = GROUPS, "memory.max"
+            root = GROUPS
+            name = "memory.max"
         elif "memory" in controllers.split(","):
-            root, name = GROUPS / "memory", "memory.limit_in_bytes"
+            root = GROUPS / "memory"
+            name = "memory.limit_in_bytes"
         else:
             continue
         own = root / group.lstrip("/")
         for folder in (own, *own.parents):
             limit = folder / name
-            # The word is "max" where there is no limit; a container may not see the groups that it is in.
+            # The word is "max" where there is no limit; a container may not see the groups that it
+            # is in.
             text = limit.read_text(encoding="utf-8").strip() if limit.is_file() else "max"
             if text != "max":
                 yield int(text)
@@ -148,12 +168,16 @@ def of_arrays(X, y, sample_weight, rows, columns):
     """Pieces of arrays in memory or mapped from a file."""
     table, y, sample_weight = map(_sliceable, (X, y, sample_weight))
     check_consistent_length(table, y, sample_weight)
-    like = (X if hasattr(X, "columns") else table)[:0]  # a frame keeps the names of its columns
-    return *_stretches(partial(_slices, table, y, sample_weight), table.shape, table.size, rows), like
+    # a frame keeps the names of its columns
+    like = (X if hasattr(X, "columns") else table)[:0]
+    return *_stretches(
+        partial(_slices, table, y, sample_weight), table.shape, table.size, rows
+    ), like
 
 
 def _sliceable(array):
-    # Numpy arrays, memory maps, pandas and CSR as they are; other frames, lists and tensors as arrays.
+    # Numpy arrays, memory maps, pandas and CSR as they are; other frames, lists and tensors as
+    # arrays.
     if sparse.issparse(array):
         return array.tocsr()
     array = readable(array)
@@ -163,10 +187,13 @@ def _sliceable(array):
 def _stretches(cut, shape, size, rows):
     if rows is not None and not (isinstance(rows, Integral) and rows > 0):
         raise ValueError(f"rows must be an integer of at least 1, got rows={rows!r}.")
-    n, step = shape[0], rows or max(1, ENTRIES * shape[0] // max(1, size))
+    n = shape[0]
+    step = rows or max(1, ENTRIES * shape[0] // max(1, size))
     stretches = [slice(a, min(a + step, n)) for a in range(0, max(1, n), step)]
     lengths = [s.stop - s.start for s in stretches]
-    return [partial(cut, s) for s in stretches], [(m, *shape[1:], m * size // max(1, n)) for m in lengths]
+    return [partial(cut, s) for s in stretches], [
+        (m, *shape[1:], m * size // max(1, n)) for m in lengths
+    ]
 
 
 def _slices(X, y, sample_weight, stretch):
@@ -176,7 +203,8 @@ def _slices(X, y, sample_weight, stretch):
 def _rows(array, stretch):
     array = _mapped(array) if isinstance(array, Path) else array
     rows = array.iloc[stretch] if hasattr(array, "iloc") else array[stretch]
-    return np.array(rows) if isinstance(array, np.memmap) else rows  # a view would keep its pages in memory
+    # a view would keep its pages in memory
+    return np.array(rows) if isinstance(array, np.memmap) else rows
 
 
 def of_files(X, y, sample_weight, rows, columns):
@@ -185,8 +213,12 @@ def of_files(X, y, sample_weight, rows, columns):
     if _suffix(paths[0]) == ".parquet":
         return _of_frames(paths, y, sample_weight, columns)
     sides = [("y", y), ("sample_weight", sample_weight)]
-    sides = [[None] * len(paths) if side is None else _paths(name, side, len(paths)) for name, side in sides]
-    pieces, shapes = [], []
+    sides = [
+        [None] * len(paths) if side is None else _paths(name, side, len(paths))
+        for name, side in sides
+    ]
+    pieces = []
+    shapes = []
     first = [None if path is None else (path, _mapped(path)) for path in (paths[0], sides[0][0])]
     for files in zip(paths, *sides):
         arrays = [None if path is None else _mapped(path) for path in files]
@@ -195,14 +227,17 @@ def of_files(X, y, sample_weight, rows, columns):
             if path is not None:
                 _check_same_form(path, array, *before)
         more = _stretches(partial(_slices, *files), arrays[0].shape, arrays[0].size, rows)
-        pieces, shapes = pieces + more[0], shapes + more[1]
+        pieces = pieces + more[0]
+        shapes = shapes + more[1]
     return pieces, shapes, first[0][1][:0]
 
 
 def _check_same_form(path, array, first_path, first):
     forms = [f"rows of {type_of(a)} and shape {a.shape[1:]}" for a in (array, first)]
     if forms[0] != forms[1]:
-        raise ValueError(f"{path} has {forms[0]}, but {first_path} has {forms[1]}; give all files in one form.")
+        raise ValueError(
+            f"{path} has {forms[0]}, but {first_path} has {forms[1]}; give all files in one form."
+        )
 
 
 def _mapped(path):
@@ -229,26 +264,41 @@ def _of_frames(paths, y, sample_weight, columns):
         for name in read:
             if name in form.columns and type_of(form[name]) != type_of(like[name]):
                 raise ValueError(
-                    f"column {name!r} of {path} is {type_of(form[name])}, but of {paths[0]} {type_of(like[name])}; "
+                    f"column {name!r} of {path} is {type_of(form[name])}, but of {paths[0]} "
+                    f"{type_of(like[name])}; "
                     "give all files in one form."
                 )
     wider = _of_missing_values(tables, like[list(read)])
-    groups = [(path, table.metadata, i) for path, table in zip(paths, tables) for i in range(table.num_row_groups)]
-    pieces = [partial(_row_group, path, i, columns, y, sample_weight, wider) for path, _, i in groups]
+    groups = [
+        (path, table.metadata, i)
+        for path, table in zip(paths, tables)
+        for i in range(table.num_row_groups)
+    ]
+    pieces = [
+        partial(_row_group, path, i, columns, y, sample_weight, wider) for path, _, i in groups
+    ]
     like = like[columns or [name for name in like.columns if name not in sides]]
-    lengths, d = [metadata.row_group(i).num_rows for _, metadata, i in groups], like.shape[1]
+    lengths = [metadata.row_group(i).num_rows for _, metadata, i in groups]
+    d = like.shape[1]
     return pieces, [(n, d, n * d) for n in lengths], like
 
 
 def _of_missing_values(tables, like):
-    # Column -> the type that pandas gives integers and booleans where one is missing in any row group.
+    # Column -> the type that pandas gives integers and booleans where one is missing in any row
+    # group.
     types = {"i": "float64", "u": "float64", "b": "object"}
     kinds = {
-        str(name): getattr(dtype, "kind", "O") for name, dtype in like.dtypes.items() if isinstance(dtype, np.dtype)
+        str(name): getattr(dtype, "kind", "O")
+        for name, dtype in like.dtypes.items()
+        if isinstance(dtype, np.dtype)
     }
     found = {}
     for metadata in (table.metadata for table in tables):
-        places = [j for j in range(metadata.num_columns) if kinds.get(metadata.schema.column(j).path) in types]
+        places = [
+            j
+            for j in range(metadata.num_columns)
+            if kinds.get(metadata.schema.column(j).path) in types
+        ]
         for i in range(metadata.num_row_groups):
             for column in map(metadata.row_group(i).column, places):
                 if column.statistics is not None and column.statistics.null_count:
@@ -261,7 +311,8 @@ def _table(path):
 
     try:
         return pq.ParquetFile(path)
-    except (ValueError, OSError) as error:  # those of arrow are of these kinds
+    except (ValueError, OSError) as error:
+        # those of arrow are of these kinds
         raise ValueError(f"{path} cannot be read as a frame (.parquet): {error}") from error
 
 
@@ -269,7 +320,8 @@ def _row_group(path, i, columns, y, sample_weight, wider):
     sides = [name for name in (y, sample_weight) if name is not None]
     try:
         frame = _table(path).read_row_group(i, columns=columns and [*columns, *sides]).to_pandas()
-    except OSError as error:  # damaged behind its head
+    except OSError as error:
+        # damaged behind its head
         raise ValueError(f"{path} cannot be read as a frame (.parquet): {error}") from error
     frame = frame.astype({name: dtype for name, dtype in wider.items() if name in frame.columns})
     y, sample_weight = (None if name is None else frame.pop(name) for name in (y, sample_weight))
@@ -299,12 +351,15 @@ def _paths(name, X, n_files=None):
         if not path.is_file():
             raise ValueError(f"{path} is no file.")
     if n_files is not None and len(found) != n_files:
-        raise ValueError(f"{name} must name {n_files} files, one for each of X, got {len(found)} at {str(X)!r}.")
+        raise ValueError(
+            f"{name} must name {n_files} files, one for each of X, got {len(found)} at {str(X)!r}."
+        )
     return found
 
 
 def _path(name):
-    return Path(os.path.expanduser(os.fsdecode(name)))  # as it is for an unknown ~user
+    # as it is for an unknown ~user
+    return Path(os.path.expanduser(os.fsdecode(name)))
 
 
 def _named_by(X):
@@ -318,7 +373,8 @@ def _named_by(X):
         found = _fitting(path)
         if found and isinstance(X, PathLike):
             warnings.warn(
-                f"there is no {path}; it is read as a pattern. A Path will be one file or folder: give str(path).",
+                f"there is no {path}; it is read as a pattern. A Path will be one file or folder: "
+                "give str(path).",
                 FutureWarning,
                 stacklevel=2,
             )
@@ -342,7 +398,10 @@ def _by_number(path):
 def _way_out(X):
     name = os.fsdecode(X)
     if "://" in name:
-        return "; what is not on this machine's disks comes by dask, as dask.dataframe.read_parquet(...)"
+        return (
+            "; what is not on this machine's disks comes by dask, as "
+            "dask.dataframe.read_parquet(...)"
+        )
     return "; names that begin with . or _ are skipped" if _path(X).is_dir() else ""
 
 
@@ -352,22 +411,37 @@ def of_dask(X, y, sample_weight, rows, columns):
 
     if type(X).__module__.startswith("dask.bag"):
         if y is not None or sample_weight is not None:
-            raise ValueError("y and sample_weight must be None for a bag, whose items are (X, y, sample_weight).")
+            raise ValueError(
+                "y and sample_weight must be None for a bag, whose items are (X, y, sample_weight)."
+            )
         return [dask.delayed(_triples, pure=False)(part) for part in X.to_delayed()], None, None
     if not hasattr(X, "to_delayed"):
-        raise ValueError(f"X must be a dask array, frame or bag beside dask data, got {type(X).__name__}.")
-    lengths, like = None, getattr(X, "_meta", None)
+        raise ValueError(
+            f"X must be a dask array, frame or bag beside dask data, got {type(X).__name__}."
+        )
+    lengths = None
+    like = getattr(X, "_meta", None)
     if hasattr(X, "chunks"):
         X = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))
         lengths = None if np.isnan(X.shape[0]) else X.chunks[0]
         like = np.empty((0, *X.shape[1:]), X.dtype)
-    elif X.ndim == 2:  # one frame: dask may join partitions, and would do so for each column apart
+    elif X.ndim == 2:
+        # one frame: dask may join partitions, and would do so for each column apart
         y = y[y.columns[0]] if getattr(y, "ndim", 1) == 2 and len(y.columns) == 1 else y
-        sides = {k: side for k, side in zip(SIDES, (y, sample_weight)) if is_dask(side) and hasattr(side, "to_frame")}
-        y, sample_weight = (None if k in sides else side for k, side in zip(SIDES, (y, sample_weight)))
+        sides = {
+            k: side
+            for k, side in zip(SIDES, (y, sample_weight))
+            if is_dask(side) and hasattr(side, "to_frame")
+        }
+        y, sample_weight = (
+            None if k in sides else side for k, side in zip(SIDES, (y, sample_weight))
+        )
         X = X.assign(**sides)
     parts = list(np.ravel(X.to_delayed()))
-    y, weights = (_side(name, side, parts, lengths) for name, side in (("y", y), ("sample_weight", sample_weight)))
+    y, weights = (
+        _side(name, side, parts, lengths)
+        for name, side in (("y", y), ("sample_weight", sample_weight))
+    )
     pieces = [dask.delayed(_triple, pure=False)(*part) for part in zip(parts, y, weights)]
     width = tuple(X.shape[1:])
     return pieces, lengths and [(n, *width, n * int(np.prod(width))) for n in lengths], like
@@ -381,17 +455,24 @@ def _side(name, side, parts, lengths):
         import dask.array as da
 
         if np.shape(side)[0] != sum(lengths):
-            raise ValueError(f"{name} must have one entry a row, {sum(lengths)} of them, got {np.shape(side)[0]}.")
+            raise ValueError(
+                f"{name} must have one entry a row, {sum(lengths)} of them, got "
+                f"{np.shape(side)[0]}."
+            )
         side = da.asarray(side)
         side = side.rechunk({0: lengths} | dict.fromkeys(range(1, side.ndim), -1))
     if not is_dask(side) or len(side := list(np.ravel(side.to_delayed()))) != len(parts):
-        raise ValueError(f"{name} must be dask data in {len(parts)} chunks, as X is, or an array beside a dask array.")
+        raise ValueError(
+            f"{name} must be dask data in {len(parts)} chunks, as X is, or an array beside a dask "
+            "array."
+        )
     return side
 
 
 def _triple(X, y, weights):
     if hasattr(X, "columns"):
-        y, weights = X.get(SIDES[0], y), X.get(SIDES[1], weights)
+        y = X.get(SIDES[0], y)
+        weights = X.get(SIDES[1], weights)
         X = X.drop(columns=[name for name in SIDES if name in X.columns])
     return X, y[:, 0] if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1 else y, weights
 

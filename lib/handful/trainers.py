@@ -1,4 +1,5 @@
-"""How a trainer takes the weights of its rows: by a keyword of its `fit`, for itself or for what it wraps."""
+"""How a trainer takes the weights of its rows: by a keyword of its `fit`, for itself or for what it
+wraps."""
 
 from dataclasses import dataclass
 from inspect import Parameter, signature
@@ -10,7 +11,8 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
 
 WEIGHT = "sample_weight"
-# Classes of scikit-learn, by the start of their full names, whose `fit` passes metadata on only by metadata routing.
+# Classes of scikit-learn, by the start of their full names, whose `fit` passes metadata on only by
+# metadata routing.
 ROUTED = (
     "sklearn.multiclass.",
     "sklearn.multioutput.ClassifierChain",
@@ -19,13 +21,15 @@ ROUTED = (
     "sklearn.feature_selection._rfe.RFECV",
     "sklearn.feature_selection._sequential.",
 )
-# Those whose `fit` has the keyword, but refuses weights unless the `fit` of what they train has it, too.
+# Those whose `fit` has the keyword, but refuses weights unless the `fit` of what they train has it,
+# too.
 STRICT = (
     "sklearn.multioutput._MultiOutputEstimator",
     "sklearn.ensemble._weight_boosting.AdaBoostClassifier",
     "sklearn.linear_model._ransac.",
 )
-# Options that are None where scikit-learn is to train a linear model of its own choice, which takes weights.
+# Options that are None where scikit-learn is to train a linear model of its own choice, which takes
+# weights.
 LINEAR_IF_NONE = ("regressor", "final_estimator")
 
 
@@ -35,7 +39,8 @@ class WeightedFit:
 
     Attributes
     ----------
-    keyword : str, that of `fit` which takes them, such as "sample_weight" or "clf__sample_weight"; None if none does
+    keyword : str, that of `fit` which takes them, such as "sample_weight" or "clf__sample_weight";
+        None if none does
     routed : bool, whether they reach what is trained by scikit-learn's metadata routing
     """
 
@@ -43,22 +48,26 @@ class WeightedFit:
     routed: bool = False
 
     def train(self, fit: Any, X: Any, y: Any, weights: Any = None, **options: Any) -> Any:
-        """Call `fit`, a method of the estimator or its clone, with the weights if there are any and it takes them."""
+        """Call `fit`, a method of the estimator or its clone, with the weights if there are any and
+        it takes them."""
         unweighted = weights is None or self.keyword is None
         given = {} if unweighted else {self.keyword: weights}
-        # Routing is off where the keyword names a step of a pipeline; options that came by routing go on by it.
+        # Routing is off where the keyword names a step of a pipeline; options that came by routing
+        # go on by it.
         routing = self.routed or (bool(options) and get_config()["enable_metadata_routing"])
         with config_context(enable_metadata_routing=routing):
             return fit(X, y, **given, **options)
 
 
 def weighted_fit(estimator: Any, method: str = "fit") -> WeightedFit:
-    """How the `fit` or `partial_fit` of an estimator, of scikit-learn or like one, takes weights: a `WeightedFit`.
+    """How the `fit` or `partial_fit` of an estimator, of scikit-learn or like one, takes weights: a
+    `WeightedFit`.
 
     - by its parameter `sample_weight`
     - a Pipeline by that of its last step, "clf__sample_weight"
-    - a search, RFE, a transformed target and whatever else passes keywords on, as what it trains takes them; what
-      trains several, such as voting and stacking, if all of them have `sample_weight`
+    - a search, RFE, a transformed target and whatever else passes keywords on, as what it trains
+      takes them; what trains several, such as voting and stacking, if all of them have
+      `sample_weight`
     - with scikit-learn's metadata routing enabled, as what the estimator's parts have requested
     """
     routing = get_config()["enable_metadata_routing"]
@@ -68,7 +77,8 @@ def weighted_fit(estimator: Any, method: str = "fit") -> WeightedFit:
 
 
 def why_unweighted(estimator: Any, method: str = "fit") -> str:
-    """Of an estimator that takes no weights: which of its parts does not, or what lets them through."""
+    """Of an estimator that takes no weights: which of its parts does not, or what lets them
+    through."""
     if hasattr(estimator, "steps"):
         return why_unweighted(estimator.steps[-1][1], method)
     reason = f"{type(estimator).__name__}.{method} takes no sample_weight"
@@ -76,7 +86,10 @@ def why_unweighted(estimator: Any, method: str = "fit") -> str:
     if inner and _is_one_of(ROUTED, estimator):
         names = ", ".join(dict.fromkeys(type(one).__name__ for one in inner))
         way_out = "sklearn.set_config(enable_metadata_routing=True)"
-        return f"{reason} without metadata routing, {way_out} and set_{method}_request(sample_weight=True) of {names}"
+        return (
+            f"{reason} without metadata routing, {way_out} and "
+            f"set_{method}_request(sample_weight=True) of {names}"
+        )
     lacking = [one for one in inner if _keyword(one, method) != WEIGHT]
     if lacking:
         last = lacking[0].steps[-1][1] if hasattr(lacking[0], "steps") else lacking[0]
@@ -85,9 +98,12 @@ def why_unweighted(estimator: Any, method: str = "fit") -> str:
 
 
 def trained(estimator: Any) -> list:
-    """The classifiers and regressors among the options of an estimator, which are what it trains."""
+    """The classifiers and regressors among the options of an estimator, which are what it
+    trains."""
     known = hasattr(estimator, "get_params") and not isinstance(estimator, type)
-    options = dict(estimator.get_params(deep=False) if known else getattr(estimator, "__dict__", {}))
+    options = dict(
+        estimator.get_params(deep=False) if known else getattr(estimator, "__dict__", {})
+    )
     if options.get("cv") == "prefit":
         options.pop("estimators", None)
     found = []
@@ -101,7 +117,8 @@ def trained(estimator: Any) -> list:
 
 
 def tags_of(estimator: Any) -> Any:
-    """scikit-learn's tags of an estimator; None for what has none, as it does not inherit from `BaseEstimator`."""
+    """scikit-learn's tags of an estimator; None for what has none, as it does not inherit from
+    `BaseEstimator`."""
     try:
         return None if isinstance(estimator, type) else get_tags(estimator)
     except AttributeError:
@@ -115,7 +132,8 @@ def kind_of(estimator: Any) -> str | None:
 
 
 def input_tags_of(estimator: Any) -> Any:
-    """What rows an estimator takes, scikit-learn's `InputTags`; the usual ones for what has no tags."""
+    """What rows an estimator takes, scikit-learn's `InputTags`; the usual ones for what has no
+    tags."""
     tags = tags_of(estimator)
     return InputTags() if tags is None else tags.input_tags
 
@@ -124,7 +142,11 @@ def seed_unset(estimator: Any, random_state: int) -> None:
     """Set every `random_state` of an estimator and of its parts that is None, however deep."""
     if hasattr(estimator, "get_params"):
         options = estimator.get_params()
-        unset = [name for name, value in options.items() if name.endswith("random_state") and value is None]
+        unset = [
+            name
+            for name, value in options.items()
+            if name.endswith("random_state") and value is None
+        ]
         estimator.set_params(**dict.fromkeys(unset, random_state))
 
 
@@ -139,7 +161,9 @@ def _keyword(estimator, method="fit"):
     inner = trained(estimator)
     parameters = signature(getattr(estimator, method)).parameters
     named = WEIGHT in parameters
-    refused = _is_one_of(STRICT, estimator) and not all(has_fit_parameter(one, WEIGHT) for one in inner)
+    refused = _is_one_of(STRICT, estimator) and not all(
+        has_fit_parameter(one, WEIGHT) for one in inner
+    )
     if named and not refused:
         return WEIGHT
     if not any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values()):
@@ -147,7 +171,8 @@ def _keyword(estimator, method="fit"):
     keywords = {_keyword(one, method) for one in inner}
     if not inner and any(getattr(estimator, name, WEIGHT) is None for name in LINEAR_IF_NONE):
         return WEIGHT
-    if named:  # and refused
+    # and refused
+    if named:
         keywords.discard(WEIGHT)
     # What trains a list of estimators hands over sample_weight alone.
     listed = len(inner) > 1 or isinstance(getattr(estimator, "estimators", None), list)

@@ -1,4 +1,5 @@
-"""Types of the public interface, and rows of any table: read, taken, joined, and compared in their form."""
+"""Types of the public interface, and rows of any table: read, taken, joined, and compared in their
+form."""
 
 from dataclasses import dataclass
 from numbers import Number
@@ -7,9 +8,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy import sparse
 
-# Rows, or a column of them: numpy arrays, frames, CSR matrices, torch tensors, files or dask data, as each class says.
+# Rows, or a column of them: numpy arrays, frames, CSR matrices, torch tensors, files or dask data,
+# as each class says.
 Table: TypeAlias = Any
-KINDS = ("words", "numbers", "dates", "times")  # of labels that can be compared with one another
+# of labels that can be compared with one another
+KINDS = ("words", "numbers", "dates", "times")
 Seed: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 
 
@@ -35,7 +38,9 @@ class Block:
 
     def take(self, rows):
         """The rows at some places: a Block."""
-        return Block(take_rows(self.X, rows), take_rows(self.y, rows), self.weights[rows], self.ids[rows])
+        return Block(
+            take_rows(self.X, rows), take_rows(self.y, rows), self.weights[rows], self.ids[rows]
+        )
 
     def of_positive_weight(self):
         """The rows whose weight is not 0: a Block."""
@@ -43,11 +48,12 @@ class Block:
 
 
 def as_array(values):
-    """The numpy array of an array, a list or a torch tensor, which may be on any device and require gradients.
+    """The numpy array of an array, a list or a torch tensor, which may be on any device and require
+    gradients.
 
-    Types that numpy lacks, such as bfloat16, become float32, and so do tensors of half precision. What a masked array
-    hides is missing. A list of words of which some are missing becomes an array of objects, as numpy would make a word
-    of NaN.
+    Types that numpy lacks, such as bfloat16, become float32, and so do tensors of half precision.
+    What a masked array hides is missing. A list of words of which some are missing becomes an array
+    of objects, as numpy would make a word of NaN.
     """
     if hasattr(values, "detach"):
         tensor = values.detach().cpu()
@@ -78,7 +84,8 @@ def _unmasked(array):
 
 
 def readable(table):
-    """A table that all libraries read alike: sparse matrices as `canonical`, tensors and masked arrays as arrays."""
+    """A table that all libraries read alike: sparse matrices as `canonical`, tensors and masked
+    arrays as arrays."""
     if sparse.issparse(table):
         return canonical(table)
     is_foreign = hasattr(table, "detach") or isinstance(table, np.ma.MaskedArray)
@@ -87,9 +94,11 @@ def readable(table):
 
 
 def canonical(matrix):
-    """A sparse matrix as CSR that stores each entry once, in order, and no zeros; `matrix` itself is not changed.
+    """A sparse matrix as CSR that stores each entry once, in order, and no zeros; `matrix` itself
+    is not changed.
 
-    Sums of squares, distances and counts of what is stored are wrong where an entry is stored in parts.
+    Sums of squares, distances and counts of what is stored are wrong where an entry is stored in
+    parts.
 
     Raises
     ------
@@ -126,7 +135,8 @@ def is_missing(value):
 
 
 def missing(values):
-    """Where a column, or each of several, has an entry that `is_missing`: a bool array of the shape of `values`."""
+    """Where a column, or each of several, has an entry that `is_missing`: a bool array of the shape
+    of `values`."""
     # A list of words and NaN would become an array of words.
     listed = isinstance(values, list | tuple)
     array = np.asarray(values, dtype=object) if listed else as_array(values)
@@ -150,17 +160,22 @@ def join_rows(parts):
         import pandas as pd
 
         return pd.concat(_with_common_levels(parts))
-    return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
+    return (
+        sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
+    )
 
 
 def _with_common_levels(parts):
-    # Columns of categories with other levels, which pandas would make objects of, get those of all parts.
+    # Columns of categories with other levels, which pandas would make objects of, get those of all
+    # parts.
     if parts[0].ndim == 1:
         return _columns_of_common_levels(parts)
     parts = [part.copy(deep=False) for part in parts]
     for j, dtype in enumerate(parts[0].dtypes):
         if hasattr(dtype, "categories"):
-            for part, column in zip(parts, _columns_of_common_levels([part.iloc[:, j] for part in parts])):
+            for part, column in zip(
+                parts, _columns_of_common_levels([part.iloc[:, j] for part in parts])
+            ):
                 part.isetitem(j, column)
     return parts
 
@@ -176,25 +191,32 @@ def _columns_of_common_levels(columns):
 
 
 def take_rows(array, indices):
-    """Rows of an array, frame (pandas, polars, arrow), sparse matrix or torch tensor, in its own type; None of None.
+    """Rows of an array, frame (pandas, polars, arrow), sparse matrix or torch tensor, in its own
+    type; None of None.
 
-    Of a list they are an array where numpy reads it as a table or as numbers (`is_table`), else a list: of texts,
-    images, dictionaries.
+    Of a list they are an array where numpy reads it as a table or as numbers (`is_table`), else a
+    list: of texts, images, dictionaries.
     """
     if array is None:
         return None
     as_they_are = isinstance(array, list | tuple) and not is_table(array)
     if not as_they_are and not hasattr(array, "shape") and not hasattr(array, "take"):
         array = as_array(array)
-    n = array.shape[0] if hasattr(array, "shape") else len(array)  # an arrow column has no shape
+    # an arrow column has no shape
+    n = array.shape[0] if hasattr(array, "shape") else len(array)
     if len(indices) and np.max(indices) >= n:
         largest = np.max(indices)
-        raise ValueError(f"the coreset holds row {largest}, but got {n} rows: take from the data it was fitted on.")
+        raise ValueError(
+            f"the coreset holds row {largest}, but got {n} rows: take from the data it was fitted "
+            "on."
+        )
     if as_they_are:
         return type(array)([array[i] for i in indices])
-    if hasattr(array, "iloc"):  # pandas
+    # pandas
+    if hasattr(array, "iloc"):
         return array.iloc[indices]
-    if type(array).__module__.startswith("pandas"):  # its arrays and indices
+    # its arrays and indices
+    if type(array).__module__.startswith("pandas"):
         return array.take(indices)
     if type(array).__module__.startswith("polars"):
         return array[indices]
@@ -202,7 +224,8 @@ def take_rows(array, indices):
         return array.take(indices)
     if sparse.issparse(array):
         return array.tocsr()[indices]
-    if hasattr(array, "index_select"):  # torch
+    # torch
+    if hasattr(array, "index_select"):
         import torch
 
         return array[torch.as_tensor(indices, device=array.device)]
@@ -210,7 +233,8 @@ def take_rows(array, indices):
 
 
 def is_table(rows):
-    """Whether a list holds numbers, or rows of one length; not texts, images, dictionaries or rows of any length."""
+    """Whether a list holds numbers, or rows of one length; not texts, images, dictionaries or rows
+    of any length."""
     if all(isinstance(row, Number | np.bool_) or getattr(row, "ndim", 1) == 0 for row in rows):
         return True
     flat = all(isinstance(row, list | tuple) or getattr(row, "ndim", 0) == 1 for row in rows)
@@ -218,7 +242,8 @@ def is_table(rows):
 
 
 def is_numeric(rows):
-    """Whether rows are those of a table of numbers, or a list or a column of them, which checks of numbers read."""
+    """Whether rows are those of a table of numbers, or a list or a column of them, which checks of
+    numbers read."""
     if sparse.issparse(rows) or hasattr(rows, "detach"):
         return True
     dtypes = getattr(rows, "dtypes", None)
@@ -271,7 +296,9 @@ def form_of(X, y):
     columns = getattr(X, "columns", None)
     return {
         "X": "sparse rows" if sparse.issparse(X) else "dense rows",
-        "columns": f"{X.shape[1:]} columns" if columns is None else f"the columns {', '.join(map(str, columns))}",
+        "columns": f"{X.shape[1:]} columns"
+        if columns is None
+        else f"the columns {', '.join(map(str, columns))}",
         "y": "no y" if y is None else f"{_columns_of(y)}{kind_of_labels(y)} in y",
     }
 
@@ -281,7 +308,8 @@ def _columns_of(y):
 
 
 def kind_of_labels(y):
-    """What labels are, in a word: "words", "numbers", "dates", or of mixed objects the names of their types.
+    """What labels are, in a word: "words", "numbers", "dates", or of mixed objects the names of
+    their types.
 
     Labels that are missing do not count.
     """
@@ -289,7 +317,9 @@ def kind_of_labels(y):
         return "numbers"
     y = as_array(y)
     if y.dtype.kind != "O":
-        return {"U": "words", "S": "words", "T": "words", "M": "dates", "m": "times"}.get(y.dtype.kind, "numbers")
+        return {"U": "words", "S": "words", "T": "words", "M": "dates", "m": "times"}.get(
+            y.dtype.kind, "numbers"
+        )
     types = {type(label) for label in y.ravel().tolist() if not is_missing(label)}
     if types and all(issubclass(one, (bool, Number, np.bool_)) for one in types):
         return "numbers"
@@ -301,7 +331,9 @@ def kind_of_labels(y):
 def check_kind(y):
     """ValueError unless the labels are all words, all numbers, all dates or all times."""
     if (kind := kind_of_labels(y)) not in KINDS:
-        raise ValueError(f"y must hold labels of one kind, {', '.join(KINDS[:-1])} or {KINDS[-1]}; got {kind}.")
+        raise ValueError(
+            f"y must hold labels of one kind, {', '.join(KINDS[:-1])} or {KINDS[-1]}; got {kind}."
+        )
 
 
 def check_form(before, now, name, others):
@@ -309,7 +341,8 @@ def check_form(before, now, name, others):
     for what in before:
         if now[what] != before[what]:
             raise ValueError(
-                f"{name} has {now[what]}, but {others} has {before[what]}; give every part in the same form."
+                f"{name} has {now[what]}, but {others} has {before[what]}; give every part in the "
+                "same form."
             )
 
 
@@ -318,7 +351,8 @@ def check_types(before, now, name, others):
     for what in before:
         if now[what] != before[what]:
             raise ValueError(
-                f"{name} has {what} of {now[what]}, but {others} has it of {before[what]}; give every part in the same "
+                f"{name} has {what} of {now[what]}, but {others} has it of {before[what]}; give "
+                "every part in the same "
                 "types."
             )
 

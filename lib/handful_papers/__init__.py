@@ -1,7 +1,8 @@
-"""The reproduction of the papers: a subpackage for each of them, and the machinery that runs, judges and reports.
+"""The reproduction of the papers: a subpackage for each of them, and the machinery that runs,
+judges and reports.
 
-Importing this package needs no more than the library itself; what draws, runs notebooks or builds pages is imported
-where it is used.
+Importing this package needs no more than the library itself; what draws, runs notebooks or builds
+pages is imported where it is used.
 """
 
 from handful_papers.claims import Evidence, Summary, paired_differences

@@ -1,4 +1,5 @@
-"""The commands of the reproduction, which `handful.cli` adds to its own: reproduce, list, report, audit."""
+"""The commands of the reproduction, which `handful.cli` adds to its own: reproduce, list, report,
+audit."""
 
 import argparse
 import importlib.util
@@ -14,32 +15,72 @@ def add_commands(commands):
     from handful_papers.claims import PROFILES
     from handful_papers.experiment import GPU
 
-    words = "run the papers' notebooks: those that are not current; a killed run goes on where it was"
-    where = "Each writes its record, rows, pictures and executed notebook to figures/PROFILE of the checkout."
+    words = (
+        "run the papers' notebooks: those that are not current; a killed run goes on where it was"
+    )
+    where = (
+        "Each writes its record, rows, pictures and executed notebook to figures/PROFILE of the "
+        "checkout."
+    )
     reproduce = commands.add_parser("reproduce", help=words, description=f"{words}. {where}")
-    profiles, words = (*PROFILES, GPU), "quick (small data, minutes; the default), laptop (the papers' data, hours), "
-    words += "paper (the papers' protocol) or gpu (the figures that want a GPU, in parts of minutes; needs CUDA)"
+    profiles = (*PROFILES, GPU)
+    words = "quick (small data, minutes; the default), laptop (the papers' data, hours), "
+    words += (
+        "paper (the papers' protocol) or gpu (the figures that want a GPU, in parts of minutes; "
+        "needs CUDA)"
+    )
     reproduce.add_argument("--profile", choices=profiles, default="quick", help=words)
-    reproduce.add_argument("--jobs", type=_positive, default=1, metavar="N", help="notebooks at a time (default: 1)")
-    reproduce.add_argument("--dask", metavar="ADDRESS", help="run the tasks of sweeps on this dask scheduler")
+    reproduce.add_argument(
+        "--jobs", type=_positive, default=1, metavar="N", help="notebooks at a time (default: 1)"
+    )
+    reproduce.add_argument(
+        "--dask", metavar="ADDRESS", help="run the tasks of sweeps on this dask scheduler"
+    )
     reproduce.add_argument("--force", action="store_true", help="run what is current, too")
-    listing = commands.add_parser("list", help="list the notebooks: what they make, minutes, whether current")
+    listing = commands.add_parser(
+        "list", help="list the notebooks: what they make, minutes, whether current"
+    )
     listing.add_argument("--profile", choices=profiles, default="quick")
-    report = commands.add_parser("report", help="print the table of records: data, verdicts, what is stale")
-    report.add_argument("--profile", choices=profiles, action="append", help="default: the committed ones")
-    report.add_argument("--judge", action="store_true", help="judge all claims again from the rows on record")
+    report = commands.add_parser(
+        "report", help="print the table of records: data, verdicts, what is stale"
+    )
+    report.add_argument(
+        "--profile", choices=profiles, action="append", help="default: the committed ones"
+    )
+    report.add_argument(
+        "--judge", action="store_true", help="judge all claims again from the rows on record"
+    )
     report.add_argument(
         "--check",
         action="store_true",
-        help="fail if a committed record is refused, stale or unclean, or a file beside it is not what its run left",
+        help=(
+            "fail if a committed record is refused, stale or unclean, or a file beside it is not "
+            "what its run left"
+        ),
     )
-    audit = commands.add_parser("audit", help="run a random share of the recorded tasks again, and compare")
-    audit.add_argument("--share", type=float, default=0.02, help="of each sweep's tasks (default: .02; at least one)")
-    for parser, run in ((reproduce, _reproduce), (listing, _list), (report, _report), (audit, _audit)):
+    audit = commands.add_parser(
+        "audit", help="run a random share of the recorded tasks again, and compare"
+    )
+    audit.add_argument(
+        "--share",
+        type=float,
+        default=0.02,
+        help="of each sweep's tasks (default: .02; at least one)",
+    )
+    for parser, run in (
+        (reproduce, _reproduce),
+        (listing, _list),
+        (report, _report),
+        (audit, _audit),
+    ):
         parser.set_defaults(run=_with_extra(run))
         if parser is not report:
-            words = 'part of a name like "bico/fig06", or a pattern with *; may be given several times'
-            parser.add_argument("--only", metavar="PATTERN", action="append", default=[], help=words)
+            words = (
+                'part of a name like "bico/fig06", or a pattern with *; may be given several times'
+            )
+            parser.add_argument(
+                "--only", metavar="PATTERN", action="append", default=[], help=words
+            )
 
 
 def _positive(text):
@@ -51,7 +92,9 @@ def _positive(text):
 def _with_extra(run):
     def checked(args):
         if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
-            raise Refused(f'this needs {", ".join(missing)}: pip install -e ".[reproduce]" in the checkout.')
+            raise Refused(
+                f'this needs {", ".join(missing)}: pip install -e ".[reproduce]" in the checkout.'
+            )
         try:
             return run(args)
         except ValueError as error:
@@ -69,7 +112,9 @@ def _reproduce(args):
     runs = run.plan(args.profile, args.only)
     if args.profile == GPU:
         run.check_gpu(runs)
-    outcomes = run.reproduce(runs, jobs=args.jobs, force=args.force, tell=lambda line: print(line, flush=True))
+    outcomes = run.reproduce(
+        runs, jobs=args.jobs, force=args.force, tell=lambda line: print(line, flush=True)
+    )
     table = site.terminal((args.profile,), only=list(outcomes))
     print(f"\n{table}\nResults: {run.FIGURES / args.profile}. The site of `make docs` shows them.")
     return 1 if any(error not in ("", "current") for error in outcomes.values()) else 0
@@ -89,7 +134,8 @@ def _list(args):
 def _report(args):
     from handful_papers import picture, run, site
 
-    profiles, lost = tuple(args.profile or run.COMMITTED), []
+    profiles = tuple(args.profile or run.COMMITTED)
+    lost = []
     for path, record in run.records(profiles=profiles)[0] if args.judge else ():
         try:
             if run.judge_again(path):
@@ -97,7 +143,11 @@ def _report(args):
         except ValueError as error:
             lost.append(str(error))
     if lost:
-        print(*(f"Not judged: {sentence}" for sentence in lost), "Picture and pages stay as they were.", sep="\n")
+        print(
+            *(f"Not judged: {sentence}" for sentence in lost),
+            "Picture and pages stay as they were.",
+            sep="\n",
+        )
     elif args.judge:
         picture.write()
         for page in (run.FIGURES.parent / "docs").glob("*.md"):

@@ -1,4 +1,5 @@
-"""What a notebook leaves behind: tidy rows, figures, and a record of parameters, provenance and claims.
+"""What a notebook leaves behind: tidy rows, figures, and a record of parameters, provenance and
+claims.
 
 Also here: what a figure's ``.toml`` says of it.
 """
@@ -35,7 +36,8 @@ from handful_papers.verification import hashes
 NOT_PROTOCOL = ("device", "n_jobs", "show")
 # The profile of the figures that want a GPU: as `paper`, but for what their entry changes.
 GPU = "gpu"
-QUICK_MINUTES = 0.5  # of a notebook with the values of its cell, where its entry does not say more
+# of a notebook with the values of its cell, where its entry does not say more
+QUICK_MINUTES = 0.5
 
 
 # --- what the .toml files say
@@ -44,7 +46,10 @@ QUICK_MINUTES = 0.5  # of a notebook with the values of its cell, where its entr
 @cache
 def papers():
     """The papers in order: key -> dict of `paper.toml` (title, source, about, url, methods)."""
-    found = {p.parent.name: tomllib.loads(p.read_text(encoding="utf-8")) for p in HOME.glob("*/paper.toml")}
+    found = {
+        p.parent.name: tomllib.loads(p.read_text(encoding="utf-8"))
+        for p in HOME.glob("*/paper.toml")
+    }
     return dict(sorted(found.items(), key=lambda pair: pair[1]["order"]))
 
 
@@ -56,14 +61,21 @@ def names():
 
     def place(name):
         kind, _, label = name.split("/")[1].partition("_")
-        return order.index(name.split("/")[0]), kind[:3] not in ("fig", "tab"), "S" in kind, kind, label
+        return (
+            order.index(name.split("/")[0]),
+            kind[:3] not in ("fig", "tab"),
+            "S" in kind,
+            kind,
+            label,
+        )
 
     return sorted(found, key=place)
 
 
 @cache
 def figure(name):
-    """A figure's ``.toml``: a dict with `item`, a list of dict; `profiles`; `expected`; `claim`, a list of `Claim`.
+    """A figure's ``.toml``: a dict with `item`, a list of dict; `profiles`; `expected`; `claim`, a
+    list of `Claim`.
 
     Raises
     ------
@@ -77,32 +89,44 @@ def figure(name):
         for item in about["item"]:
             for key in ("label", "title", "about"):
                 item[key] + ""
-        first = {"item": about["item"][0]["label"]}  # of most figures: they make one item
+        # of most figures: they make one item
+        first = {"item": about["item"][0]["label"]}
         about["claim"] = [Claim(**first | row) for row in about.get("claim", [])]
         profiles = about["profiles"] = {"quick": {"minutes": QUICK_MINUTES}} | about["profiles"]
         if GPU in profiles:
             profiles[GPU] = profiles["paper"] | profiles[GPU]
         for profile in (*PROFILES, *profiles.keys() - PROFILES):
             if not profiles[profile]["minutes"] > 0 or profile not in (*PROFILES, GPU):
-                raise ValueError(f"profiles are {', '.join(PROFILES)} and {GPU}, with `minutes` above 0; see {profile}")
+                raise ValueError(
+                    f"profiles are {', '.join(PROFILES)} and {GPU}, with `minutes` above 0; see "
+                    f"{profile}"
+                )
     except FileNotFoundError:
-        raise ValueError(f"{name} has no entry: write {path} (CONTRIBUTING says what it holds).") from None
+        raise ValueError(
+            f"{name} has no entry: write {path} (CONTRIBUTING says what it holds)."
+        ) from None
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: {error!r}") from error
     return {"expected": {}} | about
 
 
 def reductions(name, parameters):
-    """Where a run's parameters are not those of profile `paper`, but for more seeds: a list of sentences."""
+    """Where a run's parameters are not those of profile `paper`, but for more seeds: a list of
+    sentences."""
     paper = figure(name)["profiles"]["paper"]
     compared = [key for key in parameters if key in paper and key not in NOT_PROTOCOL]
     compared = [key for key in compared if key != "n_seeds" or parameters[key] < paper[key]]
-    return [sentence for key in compared for sentence in _differences(key, parameters[key], paper[key])]
+    return [
+        sentence for key in compared for sentence in _differences(key, parameters[key], paper[key])
+    ]
 
 
 def _differences(key, value, paper):
-    """A sentence for each place where two values of a parameter differ; dicts, and lists of them, are looked into."""
-    dicts = [isinstance(v, list) and all(isinstance(one, dict) for one in v) for v in (value, paper)]
+    """A sentence for each place where two values of a parameter differ; dicts, and lists of them,
+    are looked into."""
+    dicts = [
+        isinstance(v, list) and all(isinstance(one, dict) for one in v) for v in (value, paper)
+    ]
     if isinstance(value, dict) and isinstance(paper, dict):
         pairs = [(f"{key}.{k}", value.get(k), paper.get(k)) for k in {**paper, **value}]
     elif all(dicts) and len(value) == len(paper):
@@ -125,14 +149,16 @@ class Sentences(list):
 class Experiment:
     """One run of one notebook; the clock starts here.
 
-    Results go to a profile's folder only where `handful reproduce` runs the notebook. Run by hand, in JupyterLab or by
-    papermill, with whatever parameters, it leaves them in ``results/<paper>`` of the working folder.
+    Results go to a profile's folder only where `handful reproduce` runs the notebook. Run by hand,
+    in JupyterLab or by papermill, with whatever parameters, it leaves them in ``results/<paper>``
+    of the working folder.
 
     Parameters
     ----------
     name : str, "<paper>/<figure>", e.g. "bico/fig06_binary_logistic"
-    namespace : dict, `globals()` of the notebook, handed over before anything is computed: its values of the names of
-        the parameters cell are the run's parameters (see `run_parameters`, which refuses others)
+    namespace : dict, `globals()` of the notebook, handed over before anything is computed: its
+        values of the names of the parameters cell are the run's parameters (see `run_parameters`,
+        which refuses others)
 
     Attributes
     ----------
@@ -146,27 +172,36 @@ class Experiment:
     """
 
     def __init__(self, name, namespace):
-        self._start, self._sweep_seconds, self._sweep_wall = time.perf_counter(), 0.0, 0.0
+        self._start = time.perf_counter()
+        self._sweep_seconds = 0.0
+        self._sweep_wall = 0.0
         leave_unsaid()
-        self.name, self.figure = name, figure(name)
+        self.name = name
+        self.figure = figure(name)
         paper, self._stem = name.split("/")
-        records = os.environ.get("HANDFUL_RECORDS")  # set by `handful reproduce`: figures/<profile>
+        # set by `handful reproduce`: figures/<profile>
+        records = os.environ.get("HANDFUL_RECORDS")
         self.profile = Path(records).name if records else BY_HAND
         self.folder = Path(records or Path.cwd() / "results") / paper
         again = any(isinstance(value, Experiment) for value in namespace.values())
         self.parameters = run_parameters(name, namespace, again=again)
         self.reductions = Sentences(reductions(name, self.parameters))
-        self.claims, self.data, self.facts, self._commits = [], {}, {}, set()
+        self.claims = []
+        self.data = {}
+        self.facts = {}
+        self._commits = set()
 
     def __repr__(self):
         return f"Experiment({self.name!r}, profile={self.profile!r})"
 
     def use(self, dataset, *, rows=None, instead_of=None):
-        """Record a data set's name, checksum and how much of it this run takes; gives the data set back.
+        """Record a data set's name, checksum and how much of it this run takes; gives the data set
+        back.
 
         Parameters
         ----------
-        dataset : handful.data.Dataset, or anything with `name` and `sha256` (None for generated data)
+        dataset : handful.data.Dataset, or anything with `name` and `sha256` (None for generated
+            data)
         rows : int, how many of its rows the run takes, training and test; default: all
         instead_of : str, the data set of the paper that this one stands in for: "SVHN"
         """
@@ -175,24 +210,29 @@ class Experiment:
         return dataset
 
     def fact(self, **facts):
-        """Record facts of the run that claims may need and rows do not hold: ``fact(train_accuracy=97.2)``."""
-        self.facts |= {key: as_recorded(f"{self.name}: fact {key}", value) for key, value in facts.items()}
+        """Record facts of the run that claims may need and rows do not hold:
+        ``fact(train_accuracy=97.2)``."""
+        self.facts |= {
+            key: as_recorded(f"{self.name}: fact {key}", value) for key, value in facts.items()
+        }
 
     def sweep(self, function, settings, seeds=(None,), *, n_jobs=1, **shared):
-        """Rows of ``function(**setting, seed=seed, **shared)`` for every setting and seed, in that order.
+        """Rows of ``function(**setting, seed=seed, **shared)`` for every setting and seed, in that
+        order.
 
-        Each finished task is kept by `joblib.Memory` until the record is saved, so that a killed run goes on where it
-        stopped; a task runs again if its arguments, its function's module or the versions of what computes change. A
-        long task keeps its parts, too (see `tasks.part`).
+        Each finished task is kept by `joblib.Memory` until the record is saved, so that a killed
+        run goes on where it stopped; a task runs again if its arguments, its function's module or
+        the versions of what computes change. A long task keeps its parts, too (see `tasks.part`).
 
         Parameters
         ----------
-        function : defined at the top of a module; gives a DataFrame or a list of dict, of numbers and strings
-        settings : list of dict of plain values; those that are numbers or strings become columns of the rows, where
-            the function gives no column of that name
+        function : defined at the top of a module; gives a DataFrame or a list of dict, of numbers
+            and strings
+        settings : list of dict of plain values; those that are numbers or strings become columns of
+            the rows, where the function gives no column of that name
         seeds : ints, or (None,) for a function without `seed`
-        n_jobs : int, processes, of one thread each; where ``$HANDFUL_DASK`` gives the address of a scheduler, its
-            workers run the tasks instead, and keep them if they see the same files
+        n_jobs : int, processes, of one thread each; where ``$HANDFUL_DASK`` gives the address of a
+            scheduler, its workers run the tasks instead, and keep them if they see the same files
         shared : further arguments, alike for all tasks
 
         Returns
@@ -209,7 +249,9 @@ class Experiment:
 
         start = time.perf_counter()
         tasks = [
-            dict(setting) | ({} if seed is None else {"seed": int(seed)}) for setting in settings for seed in seeds
+            dict(setting) | ({} if seed is None else {"seed": int(seed)})
+            for setting in settings
+            for seed in seeds
         ]
         if not tasks:
             raise ValueError(f"{function.__name__}: no settings or no seeds to sweep over.")
@@ -222,12 +264,24 @@ class Experiment:
         key = [inspect.getsource(inspect.getmodule(function)), versions(PACKAGES[1:])]
         with workers(n_jobs) as parallel:
             calls = (delayed(run)(function, shared | task, key, str(folder)) for task in tasks)
-            results = list(tqdm(parallel(calls), total=len(tasks), desc=function.__name__, unit="task", disable=None))
+            results = list(
+                tqdm(
+                    parallel(calls),
+                    total=len(tasks),
+                    desc=function.__name__,
+                    unit="task",
+                    disable=None,
+                )
+            )
         frames = []
         for task, (rows, seconds, sha) in zip(tasks, results):
             self._sweep_seconds += seconds
             self._commits |= {sha} - {None}
-            plain = {k: v for k, v in task.items() if isinstance(v, (str, int, float)) and rows and k not in rows[0]}
+            plain = {
+                k: v
+                for k, v in task.items()
+                if isinstance(v, (str, int, float)) and rows and k not in rows[0]
+            }
             frames += [pd.DataFrame(rows).assign(**plain)] if rows else []
         self._sweep_wall += time.perf_counter() - start
         rows = pd.concat(frames, ignore_index=True)
@@ -237,18 +291,22 @@ class Experiment:
 
     @property
     def seconds(self):
-        """Seconds that the run has taken, those of all tasks included, also of tasks that were finished before."""
+        """Seconds that the run has taken, those of all tasks included, also of tasks that were
+        finished before."""
         return time.perf_counter() - self._start - self._sweep_wall + self._sweep_seconds
 
     def save(self, rows, fig=None, evidence=None, *, caption=""):
-        """Write rows and figures, judge the claims, then write the record, which so describes what is there.
+        """Write rows and figures, judge the claims, then write the record, which so describes what
+        is there.
 
         Parameters
         ----------
         rows : pandas.DataFrame or list of dict, tidy: one row per (method, setting, seed)
-        fig : matplotlib Figure, or dict of several: "" -> ``<name>.png``, "weights" -> ``<name>_weights.png``
+        fig : matplotlib Figure, or dict of several: "" -> ``<name>.png``, "weights" ->
+            ``<name>_weights.png``
         evidence : the function of the figure's module: which numbers decide which claim
-        caption : str, what the figure shows; names the band. A dict with a caption for each key of `fig`, if several
+        caption : str, what the figure shows; names the band. A dict with a caption for each key of
+            `fig`, if several
 
         Returns
         -------
@@ -260,18 +318,26 @@ class Experiment:
 
         frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows)
         if frame.empty:
-            raise ValueError(f"{self.name}: no rows to save; a notebook leaves one per (method, setting, seed).")
+            raise ValueError(
+                f"{self.name}: no rows to save; a notebook leaves one per (method, setting, seed)."
+            )
         path = self.folder / f"{self._stem}.json"
         if os.environ.get("HANDFUL_AUDIT"):
             if not self._sweep_wall:
                 self._hand_over(frame)
             return path
         figures = {} if fig is None else fig if isinstance(fig, dict) else {"": fig}
-        captions = caption if isinstance(caption, dict) else dict.fromkeys(list(figures)[:1], caption)
+        captions = (
+            caption if isinstance(caption, dict) else dict.fromkeys(list(figures)[:1], caption)
+        )
         if set(captions) != set(figures):
-            raise ValueError(f"{self.name}: figures {sorted(figures)} need a caption each, got {sorted(captions)}.")
+            raise ValueError(
+                f"{self.name}: figures {sorted(figures)} need a caption each, got "
+                f"{sorted(captions)}."
+            )
         with contextlib.suppress(ValueError):
-            for stem in read_record(path)["figures"]:  # a picture that the notebook no longer makes must not stay
+            # a picture that the notebook no longer makes must not stay
+            for stem in read_record(path)["figures"]:
                 for suffix in ("png", "pdf") if f"{stem}_".startswith(f"{self._stem}_") else ():
                     path.with_name(f"{stem}.{suffix}").unlink(missing_ok=True)
         # Ten digits hide the last-bit differences between machines that no reader means.
@@ -286,7 +352,9 @@ class Experiment:
         record = self._record(frame, {stems[key]: captions[key] for key in figures})
         record["files"] = hashes(written)
         if evidence is not None:
-            self.claims = record["claims"] = judge_all(self.figure["claim"], run_of(record, self.folder), evidence)
+            self.claims = record["claims"] = judge_all(
+                self.figure["claim"], run_of(record, self.folder), evidence
+            )
         write_atomically(path, to_json(record))
         shutil.rmtree(self.folder / ".tasks" / self._stem, ignore_errors=True)
         return path
@@ -311,7 +379,9 @@ class Experiment:
             "commit": sha,
             "dirty": dirty,
             "data": self.data,
-            "level": level(self.data, [d for item in self.figure["item"] for d in item.get("data", [])]),
+            "level": level(
+                self.data, [d for item in self.figure["item"] for d in item.get("data", [])]
+            ),
             "reductions": list(self.reductions),
             "seconds": round(self.seconds, 2),
             "threads": threads(),
@@ -335,7 +405,9 @@ def read_rows(path):
 def run_of(record, folder):
     """What `evidence(run)` sees of a record whose rows lie in `folder`."""
     rows = read_rows(Path(folder) / f"{record['item'].split('/')[1]}.csv")
-    return Run(rows, record["parameters"], dict(record["facts"]), record["profile"], tuple(record["data"]))
+    return Run(
+        rows, record["parameters"], dict(record["facts"]), record["profile"], tuple(record["data"])
+    )
 
 
 def claims_table(claims):
@@ -344,22 +416,33 @@ def claims_table(claims):
 
     columns = {"claim": lambda c: c["text"], "paper": paper_text, "ours": ours_text}
     columns |= {"verdict": verdict_text, "judged by": lambda c: c["why"]}
-    table = pd.DataFrame([{k: f(c) for k, f in columns.items()} for c in claims], columns=list(columns))
-    return table.style.hide(axis="index").set_uuid("claims")  # a plain frame would cut the claims short
+    table = pd.DataFrame(
+        [{k: f(c) for k, f in columns.items()} for c in claims], columns=list(columns)
+    )
+    # a plain frame would cut the claims short
+    return table.style.hide(axis="index").set_uuid("claims")
 
 
 def ours_text(claim):
     """Our number of a claim as text: effect, 95 % interval, unit: "2.31 [1.9, 2.7] points"."""
     if claim["ours"] is None or isinstance(claim["ours"], str):
         return claim["ours"] or "–"
-    exact = claim["low"] is None or claim["low"] == claim["high"] or not claim["low"] <= claim["ours"] <= claim["high"]
+    exact = (
+        claim["low"] is None
+        or claim["low"] == claim["high"]
+        or not claim["low"] <= claim["ours"] <= claim["high"]
+    )
     interval = "" if exact else f" [{number(claim['low'])}, {number(claim['high'])}]"
     return f"{number(claim['ours'])}{interval} {claim['unit']}"
 
 
 def paper_text(claim):
     """The paper's number of a claim as text, with its unit; words stay as they are."""
-    return claim["paper"] if isinstance(claim["paper"], str) else f"{number(claim['paper'])} {claim['unit']}"
+    return (
+        claim["paper"]
+        if isinstance(claim["paper"], str)
+        else f"{number(claim['paper'])} {claim['unit']}"
+    )
 
 
 def verdict_text(claim):

@@ -1,4 +1,5 @@
-"""The parameters of a notebook's run: those of its parameters cell, each known by name and fit for a record."""
+"""The parameters of a notebook's run: those of its parameters cell, each known by name and fit for
+a record."""
 
 import ast
 import json
@@ -11,13 +12,14 @@ NOTEBOOKS = ROOT / "notebooks"
 
 
 def cell_parameters(path):
-    """Names and values of a notebook's parameters cell, of plain ``name = literal`` lines: papermill replaces names.
+    """Names and values of a notebook's parameters cell, of plain ``name = literal`` lines:
+    papermill replaces names.
 
     Raises
     ------
     ValueError
-        unless exactly one code cell is tagged `parameters` and holds nothing else, and no cell of an earlier run of
-        papermill follows it, whose values would be taken in place of its own.
+        unless exactly one code cell is tagged `parameters` and holds nothing else, and no cell of
+        an earlier run of papermill follows it, whose values would be taken in place of its own.
     """
     try:
         cells = json.loads(Path(path).read_text(encoding="utf-8"))["cells"]
@@ -27,20 +29,31 @@ def cell_parameters(path):
         body = ast.parse("".join(cell["source"])).body
         lines = [node for node in body if not isinstance(node, ast.Pass)]
         found = {node.targets[0].id: ast.literal_eval(node.value) for node in lines}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, SyntaxError, RecursionError) as error:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        SyntaxError,
+        RecursionError,
+    ) as error:
         raise ValueError(
-            f"{path}: one code cell is tagged `parameters` and holds `name = literal` lines: {error!r}"
+            f"{path}: one code cell is tagged `parameters` and holds `name = literal` lines: "
+            f"{error!r}"
         ) from error
     if injected:
         raise ValueError(
-            f"{path} holds the parameters of an earlier run by papermill, in a cell tagged `injected-parameters`: "
+            f"{path} holds the parameters of an earlier run by papermill, in a cell tagged "
+            "`injected-parameters`: "
             "delete that cell, or take the notebook from git."
         )
     return found
 
 
 def run_parameters(name, namespace, *, again=False):
-    """The parameters of a run: what the names of the parameters cell stand for in the notebook's namespace.
+    """The parameters of a run: what the names of the parameters cell stand for in the notebook's
+    namespace.
 
     Parameters
     ----------
@@ -55,11 +68,15 @@ def run_parameters(name, namespace, *, again=False):
     Raises
     ------
     ValueError
-        for a name that the cell does not have, which papermill only warns of, and for a value that no record can hold:
-        NaN, an infinity, a function
+        for a name that the cell does not have, which papermill only warns of, and for a value that
+        no record can hold: NaN, an infinity, a function
     """
     source = NOTEBOOKS / f"{name}.ipynb"
-    plain = {key: value for key, value in namespace.items() if not key.startswith("_") and is_plain(value)}
+    plain = {
+        key: value
+        for key, value in namespace.items()
+        if not key.startswith("_") and is_plain(value)
+    }
     lower = [key for key in plain if key.islower()]
     declared = list(cell_parameters(source)) if source.is_file() else lower
     # Names in capitals are constants that the cell after the parameters imports.
@@ -68,7 +85,9 @@ def run_parameters(name, namespace, *, again=False):
     for key in [*misspelt, *unknown]:
         near = get_close_matches(key.lower(), declared, n=1)
         hint = f"Did you mean {near[0]}? " if near else ""
-        raise ValueError(f"{name} has no parameter {key}. {hint}Its cell has: {', '.join(declared)}.")
+        raise ValueError(
+            f"{name} has no parameter {key}. {hint}Its cell has: {', '.join(declared)}."
+        )
     given = {key: namespace[key] for key in declared if key in namespace}
     return {key: as_recorded(f"{name}: parameter {key}", value) for key, value in given.items()}
 
@@ -83,7 +102,8 @@ def is_plain(value):
 
 
 def as_recorded(what, value):
-    """A value as a record holds it, arrays and tuples as lists; a ValueError names `what` JSON cannot hold."""
+    """A value as a record holds it, arrays and tuples as lists; a ValueError names `what` JSON
+    cannot hold."""
     try:
         text = to_json(value)
         text.encode("utf-8")

@@ -1,4 +1,5 @@
-"""The reproduction in one picture: ours over the printed value, and how much of each item's protocol was run."""
+"""The reproduction in one picture: ours over the printed value, and how much of each item's
+protocol was run."""
 
 import importlib
 
@@ -12,29 +13,40 @@ from handful_papers.site import item_rows
 from handful_papers.style import BLUE, GREEN, ORANGE, PURPLE, render, use_style
 
 TARGET = FIGURES / "reproduction.png"
-HUES = (BLUE, ORANGE, GREEN, PURPLE)  # of the papers, in order
+# of the papers, in order
+HUES = (BLUE, ORANGE, GREEN, PURPLE)
 WORDS = ("as printed", "reduced", "replaced")
-FACTOR = 5  # the axis ends at a fifth and at five times the printed value
+# the axis ends at a fifth and at five times the printed value
+FACTOR = 5
 NUMBER = {"marker": "o", "ms": 2.5}
 EFFECT = {"marker": "D", "ms": 5, "mfc": "none"}
-OTHER_SIGN = {"marker": "<"}  # it would lie beyond the left end of a logarithmic axis
-NAMES_AT = 0.035  # where the bars beside the papers' names stand, in widths of the figure
-NUMBERS_AT = -1.4  # where the counts of numbers stand, left of data, size and model
+# it would lie beyond the left end of a logarithmic axis
+OTHER_SIGN = {"marker": "<"}
+# where the bars beside the papers' names stand, in widths of the figure
+NAMES_AT = 0.035
+# where the counts of numbers stand, left of data, size and model
+NUMBERS_AT = -1.4
 
 
 def extents(record):
-    """What a run has of the paper's (data, size, model): one of `WORDS` each. Size: rows, steps, grids and seeds."""
-    about, kind = figure(record["item"]), record["level"]["kind"]
-    whole = kind == OWN or (kind == GENERATED and not any(item.get("data") for item in about["item"]))
+    """What a run has of the paper's (data, size, model): one of `WORDS` each. Size: rows, steps,
+    grids and seeds."""
+    about = figure(record["item"])
+    kind = record["level"]["kind"]
+    whole = kind == OWN or (
+        kind == GENERATED and not any(item.get("data") for item in about["item"])
+    )
     data = WORDS[0] if whole else WORDS[1] if kind == PART else WORDS[2]
     return data, WORDS[1] if record["reductions"] else WORDS[0], about.get("model", WORDS[0])
 
 
 def ratios(row):
-    """Ours over the printed value: a row of (ratio, low, high, whether it is an effect that a claim is about) each.
+    """Ours over the printed value: a row of (ratio, low, high, whether it is an effect that a claim
+    is about) each.
 
-    Of cells of tables low and high are a standard deviation over our seeds and the paper's together, of effects the
-    ends of the 95 % interval. A ratio below 0 says that ours has the other sign.
+    Of cells of tables low and high are a standard deviation over our seeds and the paper's
+    together, of effects the ends of the 95 % interval. A ratio below 0 says that ours has the other
+    sign.
     """
     found = [*_effects(row), *_cells(row)]
     return np.array(found, float).reshape(-1, 4)
@@ -50,7 +62,11 @@ def _effects(row):
 
 def _has_a_printed_number(claim):
     # A paper that says "as good" has 0 for a difference or 1 for a ratio, which it does not print.
-    return claim["whose"] == "paper" and isinstance(claim["paper"], int | float) and claim["paper"] not in (0, 1)
+    return (
+        claim["whose"] == "paper"
+        and isinstance(claim["paper"], int | float)
+        and claim["paper"] not in (0, 1)
+    )
 
 
 def _cells(row):
@@ -60,7 +76,9 @@ def _cells(row):
     paper = row["name"].split("/")[0]
     rows = read_rows(row["path"].with_suffix(".csv"))
     module = importlib.import_module(f"handful_papers.{row['name'].replace('/', '.')}")
-    for cell in beside(paper, declared, getattr(module, "cells", lambda rows: rows)(rows)).itertuples():
+    for cell in beside(
+        paper, declared, getattr(module, "cells", lambda rows: rows)(rows)
+    ).itertuples():
         if cell.value == 0:
             continue
         ratio = cell.ours / cell.value
@@ -70,19 +88,23 @@ def _cells(row):
 
 
 def n_missing(row):
-    """How many numbers that the paper prints have none of ours beside them: of cells of tables and of effects."""
+    """How many numbers that the paper prints have none of ours beside them: of cells of tables and
+    of effects."""
     paper = row["name"].split("/")[0]
     effects = [claim for claim in row["claims"] if _has_a_printed_number(claim)]
     unmeasured = sum(claim["ours"] is None for claim in effects)
     stated = {claim["paper"] for claim in effects}
     labels = [item["label"] for item in figure(row["name"])["item"]]
-    cells = [value for label in labels for value in printed_values(paper, label) if value not in stated]
+    cells = [
+        value for label in labels for value in printed_values(paper, label) if value not in stated
+    ]
     n_beside = len(list(_cells(row))) if row["record"] else 0
     return len(cells) - n_beside + unmeasured
 
 
 def draw(rows):
-    """The figure, from rows of `site.item_rows`; a line for each notebook that makes an item of a paper."""
+    """The figure, from rows of `site.item_rows`; a line for each notebook that makes an item of a
+    paper."""
     import matplotlib.pyplot as plt
 
     colours = dict(zip((key for key, paper in papers().items() if "short" in paper), HUES))
@@ -90,14 +112,28 @@ def draw(rows):
     rows = [row for row in labelled if row["name"].split("/")[0] in colours]
     use_style()
     plt.rcParams.update(
-        dict.fromkeys(("font.size", "axes.labelsize", "xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 8.5)
+        dict.fromkeys(
+            (
+                "font.size",
+                "axes.labelsize",
+                "xtick.labelsize",
+                "ytick.labelsize",
+                "legend.fontsize",
+            ),
+            8.5,
+        )
     )
     size = (5.4, 0.19 * len(rows) + 2.3)
-    fig, (left, right) = plt.subplots(1, 2, figsize=size, sharey=True, width_ratios=(5, 3.7), layout="constrained")
+    fig, (left, right) = plt.subplots(
+        1, 2, figsize=size, sharey=True, width_ratios=(5, 3.7), layout="constrained"
+    )
     left.axvline(1, color="0.2", lw=1)
     for height, row in enumerate(rows):
         _line(left, right, height, row, colours[row["name"].split("/")[0]])
-    left.set_yticks(range(len(rows)), [_short(item["label"] for item in figure(row["name"])["item"]) for row in rows])
+    left.set_yticks(
+        range(len(rows)),
+        [_short(item["label"] for item in figure(row["name"])["item"]) for row in rows],
+    )
     left.set(xscale="log", xlim=(0.95 / FACTOR, 1.05 * FACTOR), ylim=(len(rows) - 0.4, -0.6))
     left.set_xticks([0.2, 0.5, 1, 2, 5], ["≤ 0.2", "0.5", "1", "2", "≥ 5"])
     left.minorticks_off()
@@ -125,7 +161,9 @@ def _line(left, right, height, row, colour):
             mark = EFFECT if effect else NUMBER
             x, low, high = np.clip([ratio, *ends], 1 / FACTOR, FACTOR)
             left.hlines(at, low, high, color=colour, lw=0.7, alpha=0.5)
-            left.plot(x, at, color=colour, clip_on=False, **mark if ratio > 0 else mark | OTHER_SIGN)
+            left.plot(
+                x, at, color=colour, clip_on=False, **mark if ratio > 0 else mark | OTHER_SIGN
+            )
     missing = n_missing(row)
     if len(found) + missing:
         counts = f"{len(found)}/{len(found) + missing}"
@@ -137,12 +175,22 @@ def _line(left, right, height, row, colour):
         return
     for place, word in enumerate(extents(row["record"])):
         style = ("full", "left", "none")[WORDS.index(word)]
-        right.plot(place, height, "o", ms=7, color=colour, fillstyle=style, mew=0.8, markerfacecoloralt="white")
+        right.plot(
+            place,
+            height,
+            "o",
+            ms=7,
+            color=colour,
+            fillstyle=style,
+            mew=0.8,
+            markerfacecoloralt="white",
+        )
 
 
 def _short(labels):
     """Labels of items in little room: "Fig. 8, Tab. 1, 2" for Figure 8, Table 1 and Table 2."""
-    words, last = [], None
+    words = []
+    last = None
     for label in labels:
         kind, number = label.split(" ", 1)
         words.append(number if kind == last else f"{kind[:3]}. {number}")
@@ -155,13 +203,29 @@ def _name_papers(ax, rows, colours):
     from matplotlib.transforms import blended_transform_factory
 
     names = [row["name"].split("/")[0] for row in rows]
-    across = dict(transform=blended_transform_factory(ax.figure.transFigure, ax.transData), clip_on=False)
+    across = dict(
+        transform=blended_transform_factory(ax.figure.transFigure, ax.transData), clip_on=False
+    )
     for key, colour in colours.items():
         mine = [height for height, name in enumerate(names) if name == key]
         if mine:
-            ax.plot([NAMES_AT] * 2, [mine[0] - 0.4, mine[-1] + 0.4], color=colour, lw=2, in_layout=False, **across)
+            ax.plot(
+                [NAMES_AT] * 2,
+                [mine[0] - 0.4, mine[-1] + 0.4],
+                color=colour,
+                lw=2,
+                in_layout=False,
+                **across,
+            )
             middle = (mine[0] + mine[-1]) / 2
-            words = dict(rotation=90, ha="right", va="center", color=colour, fontweight="bold", in_layout=False)
+            words = dict(
+                rotation=90,
+                ha="right",
+                va="center",
+                color=colour,
+                fontweight="bold",
+                in_layout=False,
+            )
             ax.text(NAMES_AT - 0.005, middle, papers()[key]["short"], **words, **across)
 
 

@@ -12,10 +12,12 @@ from pathlib import Path
 
 from handful_papers.claims import HOME
 
-ROOT = HOME.parents[1]  # the checkout
+# the checkout
+ROOT = HOME.parents[1]
 # Packages whose version can move a number.
 PACKAGES = ("handful", "numpy", "scipy", "scikit-learn", "numba", "torch")
-OWN, PART, STAND_IN, GENERATED = LEVELS = ("the paper's", "part", "stand-in", "generated")  # of data
+# of data
+OWN, PART, STAND_IN, GENERATED = LEVELS = ("the paper's", "part", "stand-in", "generated")
 
 
 def expected_hash(name):
@@ -25,28 +27,35 @@ def expected_hash(name):
 
 
 def versions(packages=PACKAGES):
-    """Versions of python and of what computes, without importing any of it; absent packages are left out."""
+    """Versions of python and of what computes, without importing any of it; absent packages are
+    left out."""
     found = {"python": platform.python_version()}
     for package in packages:
-        with contextlib.suppress(metadata.PackageNotFoundError):  # torch is optional
+        # torch is optional
+        with contextlib.suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
     return found
 
 
 def commit():
-    """The checkout's commit and whether its code differs from it: (sha or None, dirty or None outside git).
+    """The checkout's commit and whether its code differs from it: (sha or None, dirty or None
+    outside git).
 
     Only what computes counts as code, so that results being rewritten do not make each other dirty.
     """
     sha = git("rev-parse", "HEAD")
-    changed = git("status", "--porcelain", "--", "lib", "notebooks", "pyproject.toml", "constraints.txt")
+    changed = git(
+        "status", "--porcelain", "--", "lib", "notebooks", "pyproject.toml", "constraints.txt"
+    )
     return (None, None) if sha is None or changed is None else (sha, bool(changed))
 
 
 def git(*args):
     """What git prints for a command in the checkout; None where it cannot be asked."""
     try:
-        done = subprocess.run(["git", "-C", str(ROOT), *args], capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run(
+            ["git", "-C", str(ROOT), *args], capture_output=True, text=True, check=True, timeout=60
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
@@ -62,10 +71,11 @@ def level(data, papers_data):
 
     Parameters
     ----------
-    data : dict of a record, data set name -> dict with sha256 and, where the run took less or another set than the
-        paper, rows and instead_of (see `Experiment.use`)
-    papers_data : list of the paper's data sets by their names in the registry, as a str, or as a dict of `name` and
-        `rows` where the paper took more than the entry holds; empty where it generates its own
+    data : dict of a record, data set name -> dict with sha256 and, where the run took less or
+        another set than the paper, rows and instead_of (see `Experiment.use`)
+    papers_data : list of the paper's data sets by their names in the registry, as a str, or as a
+        dict of `name` and `rows` where the paper took more than the entry holds; empty where it
+        generates its own
 
     Returns
     -------
@@ -73,7 +83,10 @@ def level(data, papers_data):
     """
     from handful_papers.style import data_name
 
-    wanted = {d if isinstance(d, str) else d["name"]: None if isinstance(d, str) else d["rows"] for d in papers_data}
+    wanted = {
+        d if isinstance(d, str) else d["name"]: None if isinstance(d, str) else d["rows"]
+        for d in papers_data
+    }
     found = [_level(name, entry, wanted, data_name) for name, entry in data.items()]
     if all(kind == GENERATED or text == GENERATED for kind, text in found):
         return {"kind": GENERATED, "text": GENERATED}
@@ -84,7 +97,9 @@ def level(data, papers_data):
     texts = dict.fromkeys(text for one, text in found if one not in (OWN, GENERATED))
     return {
         "kind": kind,
-        "text": "the paper's data" if kind == OWN else ": ".join([kind, "; ".join(texts)][: 1 + bool(texts)]),
+        "text": "the paper's data"
+        if kind == OWN
+        else ": ".join([kind, "; ".join(texts)][: 1 + bool(texts)]),
     }
 
 
@@ -101,9 +116,15 @@ def _level(name, entry, wanted, data_name):
         return (OWN if base in wanted else STAND_IN), data_name(base)
     rows = known.rows + known.test_rows
     whole = base if base in wanted or known.of not in (wanted or ENTRIES) else known.of
-    published = wanted.get(whole) or (known.of_rows if whole != base or not wanted else None) or rows
+    published = (
+        wanted.get(whole) or (known.of_rows if whole != base or not wanted else None) or rows
+    )
     taken = entry.get("rows") or rows
-    share = "" if bracket or taken >= published else f"{100 * taken / published:.2g} % of {data_name(whole)}"
+    share = (
+        ""
+        if bracket or taken >= published
+        else f"{100 * taken / published:.2g} % of {data_name(whole)}"
+    )
     if whole not in wanted:
         return STAND_IN, data_name(base) if wanted else share or data_name(base)
     return (PART, share) if share else (OWN, base)
@@ -132,12 +153,14 @@ def write_atomically(path, content):
 
 
 def to_json(value):
-    """JSON text, keys in the order given, numpy scalars and arrays as numbers and lists; NaN is an error."""
+    """JSON text, keys in the order given, numpy scalars and arrays as numbers and lists; NaN is an
+    error."""
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False, default=plain) + "\n"
 
 
 def plain(value):
-    """What JSON writes for a value that it does not know: numpy scalars and arrays as numbers and lists."""
+    """What JSON writes for a value that it does not know: numpy scalars and arrays as numbers and
+    lists."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"cannot write {value!r} of type {type(value).__name__} to JSON.")

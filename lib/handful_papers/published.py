@@ -19,7 +19,9 @@ def _published(paper):
     table["bound"] = table.value.str.extract("^(<?)", expand=False)
     parts = table.value.str.removeprefix("<").str.split(":")
     timed = table.unit == "min:s"
-    table["value"] = [60 * float(p[0]) + float(p[1]) if t else float(p[0]) for p, t in zip(parts, timed)]
+    table["value"] = [
+        60 * float(p[0]) + float(p[1]) if t else float(p[0]) for p, t in zip(parts, timed)
+    ]
     table["unit"] = table.unit.mask(timed, "seconds")
     return table.assign(sd=[float(sd or "nan") for sd in table.sd])
 
@@ -30,13 +32,14 @@ def published(paper, item):
     Parameters
     ----------
     paper : "bico", "vrm" or "vcgmm"; the text of "svm" prints none
-    item : "Table 3", "Figure 8", ...; "Table 7" gives the rows of all of "Table 7 (Spoken Digit)", ...
+    item : "Table 3", "Figure 8", ...; "Table 7" gives the rows of all of "Table 7 (Spoken Digit)",
+        ...
 
     Returns
     -------
-    pandas.DataFrame with columns item, row, column, value, sd, unit, bound: `value` and `sd` are floats in
-        `unit` (times printed as minutes:seconds become seconds); `sd` is NaN where the paper gives none; `bound` is
-        "<" where the paper prints "<1" instead of a number, else ""
+    pandas.DataFrame with columns item, row, column, value, sd, unit, bound: `value` and `sd` are
+        floats in `unit` (times printed as minutes:seconds become seconds); `sd` is NaN where the
+        paper gives none; `bound` is "<" where the paper prints "<1" instead of a number, else ""
 
     Raises
     ------
@@ -47,12 +50,16 @@ def published(paper, item):
     chosen = table["item"] == item
     chosen = chosen if chosen.any() else table["item"].str.startswith(f"{item} (")
     if not chosen.any():
-        raise KeyError(f"{paper!r} prints no numbers in {item!r}; it does in: {', '.join(sorted(set(table['item'])))}.")
+        raise KeyError(
+            f"{paper!r} prints no numbers in {item!r}; it does in: "
+            f"{', '.join(sorted(set(table['item'])))}."
+        )
     return table[chosen].reset_index(drop=True)
 
 
 def printed_values(paper, label):
-    """The numbers that a paper prints in the item with this label, such as "Figure 2 (right)" or "Table 7"; a list.
+    """The numbers that a paper prints in the item with this label, such as "Figure 2 (right)" or
+    "Table 7"; a list.
 
     Bounds are left out, and what only describes the data.
     """
@@ -70,28 +77,42 @@ def beside(paper, declared, rows):
 
     Parameters
     ----------
-    declared : list of dict, `beside` of a figure's .toml: formats `item`, `row` and `column` that name the paper's cell
-        from the columns of `rows`; `names`, column -> our word -> the paper's; `value`, the column with our number;
-        `best`, a column of which the value with the highest mean counts, as in the paper
+    declared : list of dict, `beside` of a figure's .toml: formats `item`, `row` and `column` that
+        name the paper's cell from the columns of `rows`; `names`, column -> our word -> the
+        paper's; `value`, the column with our number; `best`, a column of which the value with the
+        highest mean counts, as in the paper
     rows : pandas.DataFrame, of a record
 
     Returns
     -------
-    pandas.DataFrame with columns item, row, column, ours, ours_sd (over seeds), value, sd; no row for a bound
+    pandas.DataFrame with columns item, row, column, ours, ours_sd (over seeds), value, sd; no row
+    for a bound
     """
     import pandas as pd
 
-    cell, found = ["item", "row", "column"], []
+    cell = ["item", "row", "column"]
+    found = []
     for how in declared:
         named = rows.replace(how.get("names", {})).dropna(subset=how["value"])
-        each = pd.DataFrame([{k: how[k].format(**row) for k in cell} for row in named.to_dict("records")])
+        each = pd.DataFrame(
+            [{k: how[k].format(**row) for k in cell} for row in named.to_dict("records")]
+        )
         best = named[how["best"]].fillna(0).to_numpy() if "best" in how else 0
-        each = each.assign(best=best, seed=named.seed.to_numpy(), ours=named[how["value"]].to_numpy(float))
-        runs = each.groupby([*cell, "best", "seed"]).ours.mean().groupby(level=[*cell, "best"]).agg(["mean", "std"])
+        each = each.assign(
+            best=best, seed=named.seed.to_numpy(), ours=named[how["value"]].to_numpy(float)
+        )
+        runs = (
+            each.groupby([*cell, "best", "seed"])
+            .ours.mean()
+            .groupby(level=[*cell, "best"])
+            .agg(["mean", "std"])
+        )
         found.append(runs.loc[runs["mean"].groupby(level=cell).idxmax()].reset_index())
     ours = pd.concat(found).rename(columns={"mean": "ours", "std": "ours_sd"})
     printed = _published(paper)
-    return ours.merge(printed[printed.bound == ""], on=cell)[[*cell, "ours", "ours_sd", "value", "sd"]]
+    return ours.merge(printed[printed.bound == ""], on=cell)[
+        [*cell, "ours", "ours_sd", "value", "sd"]
+    ]
 
 
 def printed_settings(printed, paper):
@@ -99,20 +120,29 @@ def printed_settings(printed, paper):
 
     Parameters
     ----------
-    printed : dict with `item` of published.csv; `a`, a row or a list of rows; `columns`, a list, default all that
-        `a` has; `n`, over how many seeds the paper averages. With `b`, a row or a list of rows: differences a - b, one
-        setting a row of `b` and column; with `against`, a column: differences of each other column to it in the same
-        row; with ``ratio = true``: ratios. Or `values`, a list of numbers that the text prints.
+    printed : dict with `item` of published.csv; `a`, a row or a list of rows; `columns`, a list,
+        default all that `a` has; `n`, over how many seeds the paper averages. With `b`, a row or a
+        list of rows: differences a - b, one setting a row of `b` and column; with `against`, a
+        column: differences of each other column to it in the same row; with ``ratio = true``:
+        ratios. Or `values`, a list of numbers that the text prints.
     """
     if "values" in printed:
         return {f"printed {i}": Summary(v) for i, v in enumerate(printed["values"])}
     table = published(paper, printed["item"])
-    cell = {(r.row, r.column): (r.value, None if np.isnan(r.sd) else r.sd) for r in table.itertuples()}
+    cell = {
+        (r.row, r.column): (r.value, None if np.isnan(r.sd) else r.sd) for r in table.itertuples()
+    }
     rows = [printed["a"]] if isinstance(printed["a"], str) else printed["a"]
     columns = printed.get("columns") or [c for r, c in cell if r == rows[0]]
-    n, against = printed.get("n", 1), printed.get("against")
+    n = printed.get("n", 1)
+    against = printed.get("against")
     if against is not None:
-        pairs = {(r, against, c): (cell[r, c], cell[r, against]) for r in rows for c in columns if c != against}
+        pairs = {
+            (r, against, c): (cell[r, c], cell[r, against])
+            for r in rows
+            for c in columns
+            if c != against
+        }
     elif "b" in printed:
         others = [printed["b"]] if isinstance(printed["b"], str) else printed["b"]
         pairs = {(r, o, c): (cell[r, c], cell[o, c]) for r in rows for o in others for c in columns}

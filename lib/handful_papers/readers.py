@@ -1,4 +1,5 @@
-"""Readers of data sets that only the papers' notebooks use; the registry names them, see `handful.data.formats`."""
+"""Readers of data sets that only the papers' notebooks use; the registry names them, see
+`handful.data.formats`."""
 
 import io
 import re
@@ -11,7 +12,8 @@ from scipy.io import loadmat
 
 
 def read_scaled_table(path, entry, *, least, greatest, **options):
-    """As `read_table`; the first columns of X, scaled to 0..1, become the integers from `least` to `greatest` again."""
+    """As `read_table`; the first columns of X, scaled to 0..1, become the integers from `least` to
+    `greatest` again."""
     X, *y = read_table(path, entry, **options)
     scaled = X[:, : len(least)]
     scaled *= np.subtract(greatest, least)
@@ -27,29 +29,42 @@ def read_matlab(path, entry):
 
 
 def read_spoken_digits(path, entry):
-    """Free Spoken Digits, a zip of `recordings/{digit}_{speaker}_{index}.wav` (8 kHz, mono, 16 bit).
+    """Free Spoken Digits, a zip of `recordings/{digit}_{speaker}_{index}.wav` (8 kHz, mono, 16
+    bit).
 
-    Returns X (cut or padded with zeros to the entry's length), y, speaker, index and n_samples (before the cut),
-    sorted by digit, speaker and index.
+    Returns X (cut or padded with zeros to the entry's length), y, speaker, index and n_samples
+    (before the cut), sorted by digit, speaker and index.
     """
     with zipfile.ZipFile(path) as archive:
-        found = {re.search(r"recordings/(\d)_(\w+)_(\d+)\.wav$", name): name for name in archive.namelist()}
+        found = {
+            re.search(r"recordings/(\d)_(\w+)_(\d+)\.wav$", name): name
+            for name in archive.namelist()
+        }
         keys = sorted((int(m[1]), m[2], int(m[3]), name) for m, name in found.items() if m)
         sounds = [_wave(archive.read(name)) for *_, name in keys]
     digit, speaker, index, _ = zip(*keys)
     lengths = np.array([len(sound) for sound in sounds])
-    return _padded(sounds, entry.features), np.array(digit), np.array(speaker), np.array(index), lengths
+    return (
+        _padded(sounds, entry.features),
+        np.array(digit),
+        np.array(speaker),
+        np.array(index),
+        lengths,
+    )
 
 
 def read_speech_commands(path, entry, *, noise=False):
-    """Speech Commands (`speech_commands_v0.02.tar.gz`): `{word}/{speaker}_nohash_{k}.wav` and two lists.
+    """Speech Commands (`speech_commands_v0.02.tar.gz`): `{word}/{speaker}_nohash_{k}.wav` and two
+    lists.
 
-    Returns X_train, y_train, X_test, y_test (of `testing_list.txt`) and validation (1 for the training rows of
-    `validation_list.txt`), sorted by word and name, cut or padded with zeros to the entry's length; y numbers the words
-    in alphabetical order. With `noise`, X and source: `_background_noise_/*.wav`, cut into segments of that length, and
-    the number of the file that each comes from.
+    Returns X_train, y_train, X_test, y_test (of `testing_list.txt`) and validation (1 for the
+    training rows of `validation_list.txt`), sorted by word and name, cut or padded with zeros to
+    the entry's length; y numbers the words in alphabetical order. With `noise`, X and source:
+    `_background_noise_/*.wav`, cut into segments of that length, and the number of the file that
+    each comes from.
     """
-    sounds, listed = {}, {}
+    sounds = {}
+    listed = {}
     for name, content in members(path):
         if name in ("validation_list.txt", "testing_list.txt"):
             listed[name[:4]] = set(content().decode().split())
@@ -59,7 +74,9 @@ def read_speech_commands(path, entry, *, noise=False):
     if noise:
         parts = [s[: len(s) // entry.features * entry.features] for s in map(sounds.get, names)]
         parts = [sound.reshape(-1, entry.features) for sound in parts]
-        return np.concatenate(parts), np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+        return np.concatenate(parts), np.repeat(
+            np.arange(len(parts)), [len(part) for part in parts]
+        )
     X = _padded([sounds.pop(name) for name in names], entry.features)
     y = np.unique([name.split("/")[0] for name in names], return_inverse=True)[1]
     validation, test = (np.isin(names, list(listed[key])) for key in ("vali", "test"))

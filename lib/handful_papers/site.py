@@ -6,56 +6,84 @@ import re
 from collections import Counter
 
 from handful_papers.claims import VERDICTS, number
-from handful_papers.experiment import claims_table, figure, ours_text, paper_text, papers, verdict_text
+from handful_papers.experiment import (
+    claims_table,
+    figure,
+    ours_text,
+    paper_text,
+    papers,
+    verdict_text,
+)
 from handful_papers.provenance import GENERATED, OWN
 from handful_papers.run import COMMITTED, FIGURES, plan, records, stale
 from handful_papers.verification import OLDER, unverified
 
-QUICK = "Quick runs test the code; verdicts are those of profile laptop: `handful report` prints them."
+QUICK = (
+    "Quick runs test the code; verdicts are those of profile laptop: `handful report` prints them."
+)
 STRATA = ("on the paper's data", "on reduced or stand-in data", "of mathematics and timing", "ours")
 
 
 def stratum(claim, record):
-    """Which of the `STRATA` a judged claim counts in: by whose it is, what it is, and the data and model of its run."""
+    """Which of the `STRATA` a judged claim counts in: by whose it is, what it is, and the data and
+    model of its run."""
     if claim["whose"] == "own":
         return STRATA[3]
     if claim["kind"] == "check":
         return STRATA[2]
-    about, kind = figure(record["item"]), record["level"]["kind"]
+    about = figure(record["item"])
+    kind = record["level"]["kind"]
     generated = kind == GENERATED and not any(item.get("data") for item in about["item"])
     return STRATA[0] if (kind == OWN or generated) and "model" not in about else STRATA[1]
 
 
 def tally(claims):
-    """How often each verdict came, as words: "12 agree, 3 disagree, 5 cannot tell (3 noise, 2 size)"; "–" for none."""
+    """How often each verdict came, as words: "12 agree, 3 disagree, 5 cannot tell (3 noise, 2
+    size)"; "–" for none."""
     told = []
     for verdict in VERDICTS:
         mine = [c for c in claims if c["verdict"] == verdict]
         reasons = Counter(c["reason"] for c in mine if c["reason"]).most_common()
         why = f" ({', '.join(f'{n} {reason}' for reason, n in reasons)})" if reasons else ""
-        told += [f"{len(mine)} {verdict if len(mine) == 1 else verdict.rstrip('s')}{why}"] if mine else []
+        told += (
+            [f"{len(mine)} {verdict if len(mine) == 1 else verdict.rstrip('s')}{why}"]
+            if mine
+            else []
+        )
     return ", ".join(told) or "–"
 
 
 def item_rows(profiles=COMMITTED, figures=FIGURES):
-    """A dict for each figure, for the largest of the profiles that it was run at, and sentences on refused records.
+    """A dict for each figure, for the largest of the profiles that it was run at, and sentences on
+    refused records.
 
     Returns
     -------
-    rows : list of dict with name, title, record and its path (None where there is none), stale and unverified (a
-        reason, or ""), claims, and what tables say of it: data, verdicts of the paper's claims, time
+    rows : list of dict with name, title, record and its path (None where there is none), stale and
+        unverified (a reason, or ""), claims, and what tables say of it: data, verdicts of the
+        paper's claims, time
     refused : list of str
     """
     found, refused = records(figures, profiles)
-    first, rows = {record["item"]: (path, record) for path, record in found[::-1]}, []
+    first = {record["item"]: (path, record) for path, record in found[::-1]}
+    rows = []
     for run in plan(profiles[-1]):
         path, record = first.get(run.name, (None, None))
         items = figure(run.name)["item"]
-        labels, title = ", ".join(filter(None, (i["label"] for i in items))), "; ".join(i["title"] for i in items)
-        row = dict(name=run.name, title=f"{labels}: {title}" if labels else title, record=record, path=path, claims=[])
+        labels = ", ".join(filter(None, (i["label"] for i in items)))
+        title = "; ".join(i["title"] for i in items)
+        row = dict(
+            name=run.name,
+            title=f"{labels}: {title}" if labels else title,
+            record=record,
+            path=path,
+            claims=[],
+        )
         row |= dict(stale="", unverified="", data="not run", verdicts="–", time="–")
         if record:
-            row |= dict(claims=record["claims"], stale=stale(record, plan(record["profile"], [run.name])[0]))
+            row |= dict(
+                claims=record["claims"], stale=stale(record, plan(record["profile"], [run.name])[0])
+            )
             row["unverified"] = unverified(path, record)
             minutes = number(float(f"{record['seconds'] / 60:.2g}"))
             row |= dict(data=record["level"]["text"], time=f"{minutes} ({record['profile']})")
@@ -71,32 +99,46 @@ def by_stratum(rows):
 
 
 def summary(rows):
-    """What a reader wants to know of the papers' claims, as a paragraph: how many agree, on which data, by what rules.
+    """What a reader wants to know of the papers' claims, as a paragraph: how many agree, on which
+    data, by what rules.
 
     Parameters
     ----------
     rows : list of dict, of `item_rows`
     """
     judged = [(stratum(claim, row["record"]), claim) for row in rows for claim in row["claims"]]
-    counts = {name: Counter(claim["verdict"] for where, claim in judged if where == name) for name in STRATA[:3]}
-    papers_data, reduced, checks = ([counts[name][verdict] for verdict in VERDICTS] for name in STRATA[:3])
-    softened = {claim.id for row in rows for claim in figure(row["name"])["claim"] if claim.softened}
-    agreeing = [claim["id"] for where, claim in judged if where != STRATA[3] and claim["verdict"] == VERDICTS[0]]
-    milder = [name for name in agreeing if name in softened]
-    told = "On the papers' own data {} of their claims agree, {} disagree and {} are undecided; ".format(*papers_data)
-    told += "on smaller or stand-in data {}, {} and {}; of mathematics and timing {}, {} and {}.".format(
-        *reduced, *checks
+    counts = {
+        name: Counter(claim["verdict"] for where, claim in judged if where == name)
+        for name in STRATA[:3]
+    }
+    papers_data, reduced, checks = (
+        [counts[name][verdict] for verdict in VERDICTS] for name in STRATA[:3]
     )
+    softened = {
+        claim.id for row in rows for claim in figure(row["name"])["claim"] if claim.softened
+    }
+    agreeing = [
+        claim["id"]
+        for where, claim in judged
+        if where != STRATA[3] and claim["verdict"] == VERDICTS[0]
+    ]
+    milder = [name for name in agreeing if name in softened]
+    told = (
+        "On the papers' own data {} of their claims agree, {} disagree and {} are undecided; "
+        "on smaller or stand-in data {}, {} and {}; of mathematics and timing {}, {} and {}."
+    ).format(*papers_data, *reduced, *checks)
     if milder:
         told += (
-            f" Of the {len(agreeing)} that agree, {len(milder)} do so by a rule that was made milder after its result "
+            f" Of the {len(agreeing)} that agree, {len(milder)} do so by a rule that was made "
+            "milder after its result "
         )
         told += f"was known ({', '.join(milder)})."
     return told
 
 
 def terminal(profiles=COMMITTED, figures=FIGURES, only=None):
-    """The table of all figures, or of `only` some, as text: minutes, data, verdicts, and what is stale.
+    """The table of all figures, or of `only` some, as text: minutes, data, verdicts, and what is
+    stale.
 
     A quick run has no verdicts, as its data are too few for any.
     """
@@ -112,7 +154,11 @@ def terminal(profiles=COMMITTED, figures=FIGURES, only=None):
         lines.append(f"{row['name']:<34} {row['time']:<14} {state}{row['data']}{verdicts}")
     if not quick:
         lines += [f"Claims {name}: {told}" for name, told in by_stratum(rows).items()]
-    counts = sum(row["record"] is not None for row in rows), len(rows), sum(bool(row["stale"]) for row in rows)
+    counts = (
+        sum(row["record"] is not None for row in rows),
+        len(rows),
+        sum(bool(row["stale"]) for row in rows),
+    )
     lines.append("{} of {} figures on record, {} stale.".format(*counts))
     doubted = Counter(row["unverified"] for row in rows if row["unverified"])
     if doubted and not quick:
@@ -124,7 +170,8 @@ def terminal(profiles=COMMITTED, figures=FIGURES, only=None):
 
 def verdict_table():
     """Markdown: the claims by stratum and verdict, paper by paper."""
-    rows, lines = item_rows()[0], _table(["paper", *STRATA])
+    rows = item_rows()[0]
+    lines = _table(["paper", *STRATA])
     for key, paper in papers().items():
         mine = [row for row in rows if row["name"].startswith(f"{key}/")]
         lines.append(_cells(f"[{paper['title']}]({key}.md)", *by_stratum(mine).values()))
@@ -132,58 +179,101 @@ def verdict_table():
 
 
 def items_table():
-    """Markdown: every figure with the data of its run, its verdicts and the minutes that it took."""
+    """Markdown: every figure with the data of its run, its verdicts and the minutes that it
+    took."""
     lines = _table(["item", "data of the run", "the paper's claims", "minutes (profile)"])
     for row in item_rows()[0]:
-        lines.append(_cells(f"[{row['title']}](#{_target(row)})", row["data"], row["verdicts"], row["time"]))
+        lines.append(
+            _cells(f"[{row['title']}](#{_target(row)})", row["data"], row["verdicts"], row["time"])
+        )
     return "\n".join(lines)
 
 
 def disagreements_page():
-    """Markdown: a paragraph for each claim of a paper that disagrees, as one would write it to the paper's authors."""
+    """Markdown: a paragraph for each claim of a paper that disagrees, as one would write it to the
+    paper's authors."""
     lines = ["# Where we disagree", ""]
-    lines += ["Each paragraph is written as to the authors of the paper; no letter has been sent. Numbers, data and"]
-    lines += ["verdicts are those of the committed records at each build; the reasons are what we think they are.", ""]
+    lines += [
+        "Each paragraph is written as to the authors of the paper; no letter has been sent. "
+        "Numbers, data and"
+    ]
+    lines += [
+        "verdicts are those of the committed records at each build; the reasons are what we think "
+        "they are.",
+        "",
+    ]
     for key, paper in papers().items():
         rows = [row for row in item_rows()[0] if row["name"].startswith(f"{key}/")]
         found = [
-            (row, c) for row in rows for c in row["claims"] if (c["verdict"], c["whose"]) == (VERDICTS[1], "paper")
+            (row, c)
+            for row in rows
+            for c in row["claims"]
+            if (c["verdict"], c["whose"]) == (VERDICTS[1], "paper")
         ]
         lines += [f"## {paper['title']}", ""] if found else []
         for row, claim in found:
-            letter = next((c.letter for c in figure(row["name"])["claim"] if c.id == claim["id"]), "")
+            letter = next(
+                (c.letter for c in figure(row["name"])["claim"] if c.id == claim["id"]), ""
+            )
             seeds = f", {claim['seeds']} seeds or cases" if claim["seeds"] > 1 else ""
             printed = f"the paper has {paper_text(claim)}; " if claim["paper"] != "" else ""
             lines += [f"### {claim['item'] or row['title']}, {claim['where']}", ""]
-            told = f"You write: “{claim['quote']}”. We took this to say: {claim['text']}. What we measured is the"
+            told = (
+                f"You write: “{claim['quote']}”. We took this to say: {claim['text']}. What we "
+                "measured is the"
+            )
             told += (
-                f" {claim['measured']}: {ours_text(claim)} ({printed}{claim['why']}). Data of the run: {row['data']}"
+                f" {claim['measured']}: {ours_text(claim)} ({printed}{claim['why']}). Data of the "
+                f"run: {row['data']}"
             )
             lines += [_plain(" ".join(f"{told}{seeds}. {claim['note']} {letter}".split())), ""]
-            again = f"handful reproduce --profile {row['record']['profile']} --only {row['name']} --force"
-            lines += [f"To run it again: `{again}`. [The executed notebook](../notebooks/{row['name']}.ipynb).", ""]
+            again = (
+                f"handful reproduce --profile {row['record']['profile']} --only {row['name']} "
+                "--force"
+            )
+            lines += [
+                f"To run it again: `{again}`. [The executed "
+                f"notebook](../notebooks/{row['name']}.ipynb).",
+                "",
+            ]
     return "\n".join(lines)
 
 
 def paper_page(key, folder):
-    """Markdown: a paper's figures, each with its picture, what made it, and its claims in a table that unfolds."""
-    paper, rows = papers()[key], [row for row in item_rows()[0] if row["name"].startswith(f"{key}/")]
+    """Markdown: a paper's figures, each with its picture, what made it, and its claims in a table
+    that unfolds."""
+    paper = papers()[key]
+    rows = [row for row in item_rows()[0] if row["name"].startswith(f"{key}/")]
     lines = [f"# {paper['title']}", "", f"{paper['source']}. {paper['about']}.", ""]
     lines += [f"[The paper]({paper['url']})", ""] if paper.get("url") else []
     for row in rows:
-        record, abouts = row["record"], dict.fromkeys(f"{item['about']}." for item in figure(row["name"])["item"])
+        record = row["record"]
+        abouts = dict.fromkeys(f"{item['about']}." for item in figure(row["name"])["item"])
         lines += [f"({_target(row)})=", f"## {row['title']}", "", *abouts, ""]
         if record is None:
-            lines += [f"Not run yet: `handful reproduce --profile laptop --only {row['name']}`.", ""]
+            lines += [
+                f"Not run yet: `handful reproduce --profile laptop --only {row['name']}`.",
+                "",
+            ]
             continue
         for name, caption in list(record["figures"].items())[:1]:
-            lines += [f"![{caption}]({os.path.relpath(row['path'].with_name(f'{name}.png'), folder)})", ""]
-        lines += [f"[The executed notebook](../notebooks/{row['name']}.ipynb); data: {row['data']};"]
-        lines += [f"{len(record['seeds'])} seeds, {row['time']} minutes; commit {str(record['commit'])[:10]}."]
+            lines += [
+                f"![{caption}]({os.path.relpath(row['path'].with_name(f'{name}.png'), folder)})",
+                "",
+            ]
+        lines += [
+            f"[The executed notebook](../notebooks/{row['name']}.ipynb); data: {row['data']};"
+        ]
+        lines += [
+            f"{len(record['seeds'])} seeds, {row['time']} minutes; commit "
+            f"{str(record['commit'])[:10]}."
+        ]
         lines += [f"*Stale: {row['stale']}.*"] if row["stale"] else []
         lines += [f"*Unverified: {_plain(row['unverified'])}.*"] if row["unverified"] else []
         if record["reductions"]:
-            lines += _folded("Other than in the paper", [f"- {_plain(s)}" for s in record["reductions"]])
+            lines += _folded(
+                "Other than in the paper", [f"- {_plain(s)}" for s in record["reductions"]]
+            )
         if record["claims"]:
             lines += _folded(f"Claims: {tally(record['claims'])}", _claims(record["claims"]))
     notebooks = [f"../notebooks/{row['name']}" for row in rows if row["record"]]
@@ -194,21 +284,37 @@ def _claims(claims):
     lines = _table(["claim", "paper", "ours, 95 % interval", "verdict", "how"])
     for c in claims:
         whose = f"“{c['quote']}” ({c['where']})" if c["whose"] == "paper" else "ours"
-        cells = (f"{c['text']}. {whose}", paper_text(c), ours_text(c), verdict_text(c), f"{c['measured']}: {c['why']}")
+        cells = (
+            f"{c['text']}. {whose}",
+            paper_text(c),
+            ours_text(c),
+            verdict_text(c),
+            f"{c['measured']}: {c['why']}",
+        )
         lines.append(_cells(*map(_plain, cells)))
     return lines
 
 
 def with_claims(text):
-    """A page with the claims on record between each ``<!-- claims of PAPER -->`` and ``<!-- end -->``, as a table."""
+    """A page with the claims on record between each ``<!-- claims of PAPER -->`` and ``<!-- end
+    -->``, as a table."""
 
     def table(match):
         lines = _table(["table", "claim", "ours, 95 % interval", "verdict", "least and most"])
         for row in item_rows()[0]:
             for c in row["claims"] if row["name"].startswith(f"{match[1]}/") else ():
-                ends = sorted(c["settings"].items(), key=lambda pair: pair[1])[:: max(len(c["settings"]) - 1, 1)]
-                told = "; ".join(f"{setting}: {number(value)}" for setting, value in ends if setting)
-                cells = (c["text"], f"{ours_text(c)} ({c['measured']})", verdict_text(c), told or "–")
+                ends = sorted(c["settings"].items(), key=lambda pair: pair[1])[
+                    :: max(len(c["settings"]) - 1, 1)
+                ]
+                told = "; ".join(
+                    f"{setting}: {number(value)}" for setting, value in ends if setting
+                )
+                cells = (
+                    c["text"],
+                    f"{ours_text(c)} ({c['measured']})",
+                    verdict_text(c),
+                    told or "–",
+                )
                 lines.append(_cells(*map(_plain, (row["title"], *cells))))
         return "\n".join([match[0].partition("\n")[0], "", *lines, "", "<!-- end -->"])
 
@@ -216,7 +322,8 @@ def with_claims(text):
 
 
 def with_verdicts_on_record(text, claims):
-    """An executed notebook for the site, whose table of verdicts is the record's, also where it was judged again since.
+    """An executed notebook for the site, whose table of verdicts is the record's, also where it was
+    judged again since.
 
     Parameters
     ----------
@@ -225,7 +332,9 @@ def with_verdicts_on_record(text, claims):
     """
     notebook = json.loads(text)
     for cell in notebook["cells"]:
-        shows_claims = cell["cell_type"] == "code" and "".join(cell["source"]).endswith("exp.claims_table()")
+        shows_claims = cell["cell_type"] == "code" and "".join(cell["source"]).endswith(
+            "exp.claims_table()"
+        )
         if not shows_claims:
             continue
         table = claims_table(claims)
@@ -236,19 +345,30 @@ def with_verdicts_on_record(text, claims):
 
 
 def write_pages(docs):
-    """Write the pages on the reproduction into the folder of the site's sources: the paths of what is there now.
+    """Write the pages on the reproduction into the folder of the site's sources: the paths of what
+    is there now.
 
-    ``reproduction/items.md`` has the tables, ``reproduction/<paper>.md`` a paper's figures, ``notebooks/`` the executed
-    notebooks; ``reproduction/quick.md`` the reader's own quick run, where there is one.
+    ``reproduction/items.md`` has the tables, ``reproduction/<paper>.md`` a paper's figures,
+    ``notebooks/`` the executed notebooks; ``reproduction/quick.md`` the reader's own quick run,
+    where there is one.
     """
-    folder, notebooks = docs / "reproduction", docs / "notebooks"
-    parts = ["# All items", "The papers' claims, by what our data can say of them.", verdict_table(), items_table()]
+    folder = docs / "reproduction"
+    notebooks = docs / "notebooks"
+    parts = [
+        "# All items",
+        "The papers' claims, by what our data can say of them.",
+        verdict_table(),
+        items_table(),
+    ]
     pages = {folder / "items.md": "\n\n".join(parts) + "\n"}
     pages[folder / "disagreements.md"] = disagreements_page()
     pages |= {folder / f"{key}.md": paper_page(key, folder) for key in papers()}
     if any((FIGURES / "quick").glob("*/*.json")):
         table = terminal(("quick",))
-        intro = "What `make reproduce` left here, on small data: it shows that the code runs, and decides no claim."
+        intro = (
+            "What `make reproduce` left here, on small data: it shows that the code runs, and "
+            "decides no claim."
+        )
         pages[folder / "quick.md"] = (
             f"---\norphan: true\n---\n# Your own quick run\n\n{intro}\n\n```text\n{table}\n```\n"
         )
@@ -256,10 +376,13 @@ def write_pages(docs):
         executed = row["path"].with_suffix(".ipynb") if row["path"] else None
         if executed and executed.is_file():
             text = with_verdicts_on_record(executed.read_text(encoding="utf-8"), row["claims"])
-            pages[notebooks / f"{row['name']}.ipynb"] = text.replace("](../../figures/", "](../../../figures/")
+            pages[notebooks / f"{row['name']}.ipynb"] = text.replace(
+                "](../../figures/", "](../../../figures/"
+            )
     for path, text in pages.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.is_file() or path.read_text(encoding="utf-8") != text:  # sphinx reads only what changed
+        # sphinx reads only what changed
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
     for path in [*folder.glob("*.md"), *notebooks.glob("*/*.ipynb")]:
         if path not in pages:

@@ -1,8 +1,10 @@
-"""Means over seeds with their spread, for any number of seeds: one seed has a mean and no spread."""
+"""Means over seeds with their spread, for any number of seeds: one seed has a mean and no
+spread."""
 
 
 def mean_and_deviation(rows, index, columns, value, digits):
-    """A table of text, "0.91 ± 0.01": mean and standard deviation over seeds; of a single seed the mean alone.
+    """A table of text, "0.91 ± 0.01": mean and standard deviation over seeds; of a single seed the
+    mean alone.
 
     Parameters
     ----------
@@ -17,13 +19,19 @@ def mean_and_deviation(rows, index, columns, value, digits):
     pandas.DataFrame of str, "" where there is no value
     """
     index = [index] if isinstance(index, str) else list(index)
-    found = rows.dropna(subset=[value]).groupby([*index, columns])[value].agg(["mean", "std"]).round(digits)
+    found = (
+        rows.dropna(subset=[value])
+        .groupby([*index, columns])[value]
+        .agg(["mean", "std"])
+        .round(digits)
+    )
     deviation = (" ± " + found["std"].astype(str)).where(found["std"].notna(), "")
     return (found["mean"].astype(str) + deviation).unstack(columns).fillna("")
 
 
 def has_spread(rows, keys):
-    """Whether some cell has more than one row, so that a band over seeds shows more than the line itself.
+    """Whether some cell has more than one row, so that a band over seeds shows more than the line
+    itself.
 
     Parameters
     ----------

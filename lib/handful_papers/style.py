@@ -1,8 +1,9 @@
-"""How figures look: the page they are drawn for, and one label, colour, marker and line for each method.
+"""How figures look: the page they are drawn for, and one label, colour, marker and line for each
+method.
 
-Colours are Okabe and Ito's, safe for the colour-blind; markers and dashes tell methods apart in grey. Baselines are
-grey. Each paper's method has one hue, its variants differ by shade, marker and dash; extensions of ours share another.
-A paper's methods stand in its ``paper.toml``.
+Colours are Okabe and Ito's, safe for the colour-blind; markers and dashes tell methods apart in
+grey. Baselines are grey. Each paper's method has one hue, its variants differ by shade, marker and
+dash; extensions of ours share another. A paper's methods stand in its ``paper.toml``.
 """
 
 import io
@@ -13,11 +14,29 @@ from handful_papers.spread import has_spread
 
 # Width of a column and of a page of the papers, in inches.
 WIDTHS = {"single": 3.35, "double": 6.9}
-BLUE, ORANGE, GREEN, RED, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7"
-BLACK, GREY, PALE = "#222222", "#777777", "#9a9a9a"
-REPRODUCED, EXTENSION = BLUE, RED  # the paper's method; ours
-LIGHT, DARK = "#6aaed6", "#00395c"  # shades of the paper's method, where a figure has many of its variants
-_COLOURS = dict(black=BLACK, grey=GREY, pale=PALE, reproduced=REPRODUCED, extension=EXTENSION, light=LIGHT, dark=DARK)
+BLUE = "#0072B2"
+ORANGE = "#E69F00"
+GREEN = "#009E73"
+RED = "#D55E00"
+PURPLE = "#CC79A7"
+BLACK = "#222222"
+GREY = "#777777"
+PALE = "#9a9a9a"
+# the paper's method; ours
+REPRODUCED = BLUE
+EXTENSION = RED
+# shades of the paper's method, where a figure has many of its variants
+LIGHT = "#6aaed6"
+DARK = "#00395c"
+_COLOURS = dict(
+    black=BLACK,
+    grey=GREY,
+    pale=PALE,
+    reproduced=REPRODUCED,
+    extension=EXTENSION,
+    light=LIGHT,
+    dark=DARK,
+)
 # A line's name -> what matplotlib takes, and seaborn: lengths of dashes and gaps.
 _LINES = {
     "": ("", ""),
@@ -40,13 +59,16 @@ DATA_NAMES = tomllib.loads((HOME / "data_names.toml").read_text(encoding="utf-8"
 
 
 def data_name(key):
-    """What a figure calls a data set: "cod-rna" for "cod_rna"; others are called by their key, in words."""
+    """What a figure calls a data set: "cod-rna" for "cod_rna"; others are called by their key, in
+    words."""
     return DATA_NAMES.get(key, key.replace("_", " "))
 
 
 def methods(paper):
     """The `Methods` of a paper: the baselines, and those of its ``paper.toml``."""
-    rows = BASELINES | tomllib.loads((HOME / paper / "paper.toml").read_text(encoding="utf-8")).get("methods", {})
+    rows = BASELINES | tomllib.loads((HOME / paper / "paper.toml").read_text(encoding="utf-8")).get(
+        "methods", {}
+    )
     keys = ("label", "color", "marker", "ls", "zorder")
     found = {method: dict(zip(keys, [*row, 2][:5])) for method, row in rows.items()}
     dashes = {method: _LINES[one["ls"]][1] for method, one in found.items()}
@@ -56,16 +78,21 @@ def methods(paper):
 
 
 class Methods(dict):
-    """Method -> keyword arguments of `Axes.plot` that make its style, for the figures of one paper."""
+    """Method -> keyword arguments of `Axes.plot` that make its style, for the figures of one
+    paper."""
 
     def __init__(self, found, dashes):
         super().__init__(found)
         self._dashes = dashes
 
     def style(self, method, **changes):
-        """The style of a method, with changes: ``ax.plot(x, y, **METHODS.style("uniform", lw=2))``."""
+        """The style of a method, with changes: ``ax.plot(x, y, **METHODS.style("uniform",
+        lw=2))``."""
         if method not in self:
-            raise KeyError(f"method {method!r} has no style; add it to the paper's paper.toml: {', '.join(self)}.")
+            raise KeyError(
+                f"method {method!r} has no style; add it to the paper's paper.toml: "
+                f"{', '.join(self)}."
+            )
         return {**self[method], **changes}
 
     def labels(self):
@@ -76,8 +103,22 @@ class Methods(dict):
         """Method -> colour: seaborn's `palette`."""
         return {method: one["color"] for method, one in self.items()}
 
-    def facets(self, rows, x, y, panel, methods, *, labels, ncols=None, ratio=0.75, width="double", level=None):
-        """A panel for each value of a column, in it the median over seeds of each method with a band of quartiles.
+    def facets(
+        self,
+        rows,
+        x,
+        y,
+        panel,
+        methods,
+        *,
+        labels,
+        ncols=None,
+        ratio=0.75,
+        width="double",
+        level=None,
+    ):
+        """A panel for each value of a column, in it the median over seeds of each method with a
+        band of quartiles.
 
         A single seed has no band.
 
@@ -104,14 +145,24 @@ class Methods(dict):
         side = WIDTHS.get(width, width) / ncols
         marks = {method: self.style(method)["marker"] for method in methods}
         dashes = {method: self._dashes[method] for method in methods}
-        options = dict(x=x, y=y, col=panel, col_order=values, col_wrap=ncols, hue="method", style="method")
-        options |= dict(hue_order=methods, style_order=methods, palette=self.palette(), markers=marks, dashes=dashes)
+        options = dict(
+            x=x, y=y, col=panel, col_order=values, col_wrap=ncols, hue="method", style="method"
+        )
+        options |= dict(
+            hue_order=methods,
+            style_order=methods,
+            palette=self.palette(),
+            markers=marks,
+            dashes=dashes,
+        )
         shown = rows[rows.method.isin(methods)]
         band = dict(errorbar=None)
         if has_spread(shown, [panel, "method", x]):
             band = dict(errorbar=("pi", 50), err_kws=dict(alpha=0.15, lw=0))
         options |= dict(estimator="median", legend=False) | band
-        options |= dict(markeredgecolor="auto", markeredgewidth=1, facet_kws=dict(sharex=False, sharey=False))
+        options |= dict(
+            markeredgecolor="auto", markeredgewidth=1, facet_kws=dict(sharex=False, sharey=False)
+        )
         grid = sns.relplot(shown, kind="line", height=side * ratio, aspect=1 / ratio, **options)
         fig = grid.figure
         fig.set_size_inches(WIDTHS.get(width, width), side * ratio * -(-len(values) // ncols))
@@ -127,13 +178,27 @@ class Methods(dict):
         return fig, grid.axes_dict
 
     def strips(self, ax, rows, x, y, methods, order):
-        """Every value of `y` as a small mark and the means as large ones, for each method beside each `x`."""
+        """Every value of `y` as a small mark and the means as large ones, for each method beside
+        each `x`."""
         import seaborn as sns
 
-        options = dict(data=rows, x=x, y=y, order=order, hue="method", hue_order=methods, palette=self.palette(), ax=ax)
+        options = dict(
+            data=rows,
+            x=x,
+            y=y,
+            order=order,
+            hue="method",
+            hue_order=methods,
+            palette=self.palette(),
+            ax=ax,
+        )
         sns.stripplot(**options, dodge=True, jitter=False, size=3, alpha=0.4, legend=False)
-        side_by_side = dict(dodge=0.8 - 0.8 / len(methods), markers=[self[m]["marker"] or "o" for m in methods])
-        sns.pointplot(**options, **side_by_side, errorbar=None, linestyle="none", markersize=5, legend=False)
+        side_by_side = dict(
+            dodge=0.8 - 0.8 / len(methods), markers=[self[m]["marker"] or "o" for m in methods]
+        )
+        sns.pointplot(
+            **options, **side_by_side, errorbar=None, linestyle="none", markersize=5, legend=False
+        )
         edges = (-0.7, len(order) - 0.3)
         ax.set(xlim=edges) if rows[y].dtype.kind in "biuf" else ax.set(ylim=edges[::-1])
 
@@ -145,7 +210,8 @@ class Methods(dict):
         return Line2D([], [], **{key: style[key] for key in style if key != "zorder"})
 
     def band(self, ax, frame, x, y, method, **changes):
-        """Draw the median over seeds of `y` against `x`, with a band from the lower to the upper quartile.
+        """Draw the median over seeds of `y` against `x`, with a band from the lower to the upper
+        quartile.
 
         A single seed has no band.
 
@@ -161,7 +227,9 @@ class Methods(dict):
         matplotlib.lines.Line2D : the median
         """
         quartiles = frame.groupby(x)[y].quantile([0.25, 0.5, 0.75]).unstack()
-        one = self.style(method, **{key: value for key, value in changes.items() if value is not None})
+        one = self.style(
+            method, **{key: value for key, value in changes.items() if value is not None}
+        )
         (line,) = ax.plot(quartiles.index, quartiles[0.5], **one)
         if has_spread(frame, [x]):
             under = dict(color=one["color"], alpha=0.15, lw=0, zorder=one["zorder"] - 1)
@@ -170,9 +238,11 @@ class Methods(dict):
 
 
 def figure(width="single", ratio=0.72, *, nrows=1, ncols=1, **options):
-    """A figure and its axes at the width of a column ("single"), of the page ("double") or in inches.
+    """A figure and its axes at the width of a column ("single"), of the page ("double") or in
+    inches.
 
-    Sets the session's style (`use_style`), so that what is drawn into the figure later follows it as well.
+    Sets the session's style (`use_style`), so that what is drawn into the figure later follows it
+    as well.
 
     Parameters
     ----------
@@ -183,11 +253,18 @@ def figure(width="single", ratio=0.72, *, nrows=1, ncols=1, **options):
 
     inches = WIDTHS.get(width, width)
     use_style()
-    return plt.subplots(nrows, ncols, figsize=(inches, inches / ncols * ratio * nrows), layout="constrained", **options)
+    return plt.subplots(
+        nrows,
+        ncols,
+        figsize=(inches, inches / ncols * ratio * nrows),
+        layout="constrained",
+        **options,
+    )
 
 
 def panels(n, *, most=3, ratio=0.72):
-    """A page-wide figure of n panels, at most so many side by side: the figure, and its axes in rows and columns."""
+    """A page-wide figure of n panels, at most so many side by side: the figure, and its axes in
+    rows and columns."""
     ncols = min(most, n)
     fig, axes = figure("double", ratio, nrows=-(-n // ncols), ncols=ncols, squeeze=False)
     for ax in axes.flat[n:]:
@@ -202,11 +279,18 @@ def legend_below(fig, *, ncols):
 
 
 def log_ticks(axis):
-    """Few and plain marks on a logarithmic axis: powers of ten; 2 and 5 times these, or more, where few of them fit."""
+    """Few and plain marks on a logarithmic axis: powers of ten; 2 and 5 times these, or more, where
+    few of them fit."""
     from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
 
     low, high = sorted(axis.get_view_interval())
-    subs = (1.0,) if high >= 100 * low else (1.0, 2.0, 5.0) if high >= 10 * low else (1.0, 2.0, 3.0, 5.0, 7.0)
+    subs = (
+        (1.0,)
+        if high >= 100 * low
+        else (1.0, 2.0, 5.0)
+        if high >= 10 * low
+        else (1.0, 2.0, 3.0, 5.0, 7.0)
+    )
     axis.set_major_locator(LogLocator(subs=subs, numticks=7))
     plain = low >= 0.001 and high <= 10_000
     power = LogFormatterSciNotation(labelOnlyBase=False, minor_thresholds=(9, 9))
@@ -215,14 +299,19 @@ def log_ticks(axis):
 
 
 def render(fig):
-    """A figure as bytes, suffix by suffix ("png", "pdf"), without dates or version stamps: same figure, same bytes."""
+    """A figure as bytes, suffix by suffix ("png", "pdf"), without dates or version stamps: same
+    figure, same bytes."""
     from matplotlib import rc_context
 
     found = {}
     with rc_context(rc()):
-        for _ in range(3):  # the layout settles: whether the figure was shown before it is saved makes no difference
+        # the layout settles: whether the figure was shown before it is saved makes no difference
+        for _ in range(3):
             fig.draw_without_rendering()
-        for suffix, stamps in (("png", ["Software"]), ("pdf", ["CreationDate", "Producer", "Creator"])):
+        for suffix, stamps in (
+            ("png", ["Software"]),
+            ("pdf", ["CreationDate", "Producer", "Creator"]),
+        ):
             buffer = io.BytesIO()
             fig.savefig(buffer, format=suffix, metadata=dict.fromkeys(stamps))
             found[suffix] = buffer.getvalue()

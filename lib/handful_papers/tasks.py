@@ -1,4 +1,5 @@
-"""The tasks of a sweep: how one is run, where several run at a time, and how a long one keeps its parts."""
+"""The tasks of a sweep: how one is run, where several run at a time, and how a long one keeps its
+parts."""
 
 import contextlib
 import json
@@ -11,12 +12,14 @@ from pathlib import Path
 
 from handful_papers.provenance import git, plain, write_atomically
 
-_PARTS = ContextVar("_PARTS", default=None)  # of the task that is running: its folder, and seconds of parts found there
+# of the task that is running: its folder, and seconds of parts found there
+_PARTS = ContextVar("_PARTS", default=None)
 
 
 def leave_unsaid():
     """Ignore the warnings of what the protocols do on purpose."""
-    from handful.scales import ScaleWarning  # here, as importing the library takes a while
+    # here, as importing the library takes a while
+    from handful.scales import ScaleWarning
 
     # They compare draws of any size: one that misses a class is part of what they measure.
     warnings.filterwarnings("ignore", message=".*no row of class")
@@ -25,24 +28,30 @@ def leave_unsaid():
 
 
 def run_task(function, arguments, key, folder):
-    """(rows, seconds, commit) of one task; `key` only tells tasks of other code apart, parts are kept in `folder`."""
+    """(rows, seconds, commit) of one task; `key` only tells tasks of other code apart, parts are
+    kept in `folder`."""
     import joblib
 
-    task, before = joblib.hash([function.__qualname__, arguments, key]), []
-    token, start = _PARTS.set((Path(folder) / "parts" / task, before)), time.perf_counter()
+    task = joblib.hash([function.__qualname__, arguments, key])
+    before = []
+    token = _PARTS.set((Path(folder) / "parts" / task, before))
+    start = time.perf_counter()
     try:
         with warnings.catch_warnings():
             leave_unsaid()
             result = function(**arguments)
     finally:
         _PARTS.reset(token)
-    rows = result.to_dict("records") if hasattr(result, "to_dict") else [dict(row) for row in result]
+    rows = (
+        result.to_dict("records") if hasattr(result, "to_dict") else [dict(row) for row in result]
+    )
     seconds = time.perf_counter() - start + sum(before)
     return json.loads(json.dumps(rows, default=plain)), seconds, git("rev-parse", "HEAD")
 
 
 def part(name, compute):
-    """``compute()``, kept until the record is saved: a task that was killed goes on after its last finished part.
+    """``compute()``, kept until the record is saved: a task that was killed goes on after its last
+    finished part.
 
     Outside of a sweep nothing is kept.
 
@@ -69,7 +78,8 @@ def part(name, compute):
 def workers(n_jobs):
     """A function of joblib's delayed calls that gives their results in order, as they come.
 
-    Calls run in this process, in `n_jobs` others of one thread each, or on the scheduler that ``$HANDFUL_DASK`` names.
+    Calls run in this process, in `n_jobs` others of one thread each, or on the scheduler that
+    ``$HANDFUL_DASK`` names.
     """
     from joblib import Parallel, parallel_config
 

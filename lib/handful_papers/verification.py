@@ -1,4 +1,5 @@
-"""What a record vouches for: that the rows, pictures and notebook beside it are what its run left, of which code."""
+"""What a record vouches for: that the rows, pictures and notebook beside it are what its run left,
+of which code."""
 
 import hashlib
 import json
@@ -23,14 +24,16 @@ def vouch_for(path, file):
 
 
 def changed(path, record):
-    """Names of files that are gone, or not what the run left: a list of str, empty for a record without hashes."""
+    """Names of files that are gone, or not what the run left: a list of str, empty for a record
+    without hashes."""
     names = record.get("files", {})
     there = hashes(file for file in map(path.with_name, names) if file.is_file())
     return [name for name, found in names.items() if there.get(name) != found]
 
 
 def unverified(path, record):
-    """Why the files beside a record may not be what a run of its commit left, as words; "" where they are."""
+    """Why the files beside a record may not be what a run of its commit left, as words; "" where
+    they are."""
     if "files" not in record:
         return OLDER
     executed = path.with_suffix(".ipynb")
@@ -44,7 +47,9 @@ def unverified(path, record):
         return ""
     if record["commit"] is None or not in_history(record["commit"]):
         return "its commit is in no history"
-    if sources(executed.read_text(encoding="utf-8")) != sources_at(record["commit"], record["item"]):
+    if sources(executed.read_text(encoding="utf-8")) != sources_at(
+        record["commit"], record["item"]
+    ):
         return f"{executed.name} is not a run of the notebook at its commit"
     return ""
 
@@ -63,7 +68,8 @@ def sources_at(sha, item):
 
 
 def sources(text):
-    """The kind and the source of each cell of a notebook, but for the parameters that papermill put in."""
+    """The kind and the source of each cell of a notebook, but for the parameters that papermill put
+    in."""
     cells = json.loads(text)["cells"]
     own = [cell for cell in cells if "injected-parameters" not in cell["metadata"].get("tags", ())]
     return [(cell["cell_type"], "".join(cell["source"])) for cell in own]

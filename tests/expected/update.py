@@ -1,4 +1,5 @@
-"""Write the expected numbers anew: `python tests/expected/update.py [PATTERN]`. See README.md beside this file."""
+"""Write the expected numbers anew: `python tests/expected/update.py [PATTERN]`. See README.md
+beside this file."""
 
 import shutil
 import sys
@@ -13,7 +14,8 @@ HERE = Path(__file__).resolve().parent
 
 
 def main(*patterns):
-    """Run the notebooks that the patterns match at profile quick and keep their rows; the number that failed."""
+    """Run the notebooks that the patterns match at profile quick and keep their rows; the number
+    that failed."""
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         for name, error in reproduce(plan("quick", patterns), figures=folder).items():
@@ -23,9 +25,13 @@ def main(*patterns):
             target = HERE / f"{name}.csv"
             target.parent.mkdir(exist_ok=True)
             shutil.copyfile(Path(folder) / "quick" / f"{name}.csv", target)
-            rules, columns = figure(name)["expected"], pd.read_csv(target, nrows=0)
+            rules = figure(name)["expected"]
+            columns = pd.read_csv(target, nrows=0)
             if lost := sorted(set(columns) - {*rules.get("keys", []), *by_column(rules, columns)}):
-                print(f"{name}: say under [expected] of its .toml how {', '.join(lost)} compare, and why")
+                print(
+                    f"{name}: say under [expected] of its .toml how {', '.join(lost)} compare, and "
+                    "why"
+                )
     return failed
 
 

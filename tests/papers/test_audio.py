@@ -14,9 +14,14 @@ def tone(f, n=16000, rate=16000):
 
 def test_spectrograms_are_those_of_the_definition(rng):
     # frame by frame, with sums instead of a fast transform, at a small size
-    rate, length, step, bins = 4000, 64, 32, 5
+    rate = 4000
+    length = 64
+    step = 32
+    bins = 5
     sound = rng.normal(size=256).astype(np.float32) * 0.1
-    ours = audio.mel_spectrogram(sound, rate, window=length / rate, hop=step / rate, n_bins=bins, span=200.0)
+    ours = audio.mel_spectrogram(
+        sound, rate, window=length / rate, hop=step / rate, n_bins=bins, span=200.0
+    )
     hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(length) / length)
     edges = 700 * (10 ** (np.linspace(0, 2595 * np.log10(1 + 2000 / 700), bins + 2) / 2595) - 1)
     padded = np.concatenate([np.zeros(length // 2), sound, np.zeros(length)])
@@ -28,7 +33,9 @@ def test_spectrograms_are_those_of_the_definition(rng):
             power = abs(np.sum(frame * np.exp(-2j * np.pi * k * np.arange(length) / length))) ** 2
             for b in range(bins):
                 low, mid, high = edges[b : b + 3]
-                expected[b, t] += power * max(0.0, min((f - low) / (mid - low), (high - f) / (high - mid)))
+                expected[b, t] += power * max(
+                    0.0, min((f - low) / (mid - low), (high - f) / (high - mid))
+                )
     expected = 10 * np.log10(expected)
     np.testing.assert_allclose(ours, expected - expected.max(), atol=1e-3)
 
@@ -62,7 +69,8 @@ def test_augmentations_are_the_papers_each_half_the_time(rng):
     assert np.abs(out).max() <= 1
     untouched = (out == sound).all(axis=1).mean()
     assert abs(untouched - 1 / 16) < 4 * np.sqrt(15 / 16 / 16 / 300)
-    noisy = (out[:, 0] != 0).mean()  # silence at the start stays silence without noise
+    # silence at the start stays silence without noise
+    noisy = (out[:, 0] != 0).mean()
     assert abs(noisy - 0.5) < 4 * np.sqrt(0.25 / 300)
     np.testing.assert_array_equal(audio.augment(sound, noise=noise, rng=rng, chance=0.0), sound)
 
@@ -73,7 +81,8 @@ def test_recordings_of_any_length_rate_and_type_become_one_array():
     assert out.shape == (2, 16000)
     assert out.dtype == np.float32
     np.testing.assert_allclose(np.abs(out).max(axis=1), [16000 / 32767, 0.5], rtol=0.05)
-    assert (out[:, :3900] == 0).all()  # half a second, in the middle
+    # half a second, in the middle
+    assert (out[:, :3900] == 0).all()
     assert abs(np.abs(np.fft.rfft(out[0])).argmax() - 400) <= 2
 
 
@@ -86,10 +95,16 @@ def test_bad_recordings_are_named(sound):
 
 
 def test_a_folder_of_ones_own_becomes_a_pool_and_a_bad_file_is_named(tmp_path):
-    wavfile.write(tmp_path / "a.wav", 8000, np.stack([np.int16(9000 * tone(400, 4000, 8000))] * 2, axis=1))
+    wavfile.write(
+        tmp_path / "a.wav", 8000, np.stack([np.int16(9000 * tone(400, 4000, 8000))] * 2, axis=1)
+    )
     wavfile.write(tmp_path / "b.wav", 16000, tone(300).astype(np.float32))
     pool, names = active_data.from_folder(tmp_path, ["yes", "no"], n_copies=2)
-    assert (names, pool.X.shape, pool.copies.shape) == (["a.wav", "b.wav"], (2, 32, 32), (2, 2, 32, 32))
+    assert (names, pool.X.shape, pool.copies.shape) == (
+        ["a.wav", "b.wav"],
+        (2, 32, 32),
+        (2, 2, 32, 32),
+    )
     np.testing.assert_allclose(np.abs(pool.sound).max(axis=1), [9000 / 32767, 1], rtol=0.05)
     wavfile.write(tmp_path / "c.wav", 8000, np.zeros(8000, np.int16))
     with pytest.raises(ValueError, match=r"c.wav cannot be taken \(a channel must be"):

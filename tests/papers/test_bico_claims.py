@@ -11,8 +11,10 @@ from handful_papers.experiment import figure
 
 
 def network_rows(*, train_accuracy, lead, noise=0.1, seeds=5):
-    """Rows of Figure 8, two data sets, with BiCo `lead` points above every other method at both sizes."""
-    rng, rows = np.random.default_rng(0), []
+    """Rows of Figure 8, two data sets, with BiCo `lead` points above every other method at both
+    sizes."""
+    rng = np.random.default_rng(0)
+    rows = []
     methods = ["uniform", "kmeans++", "kcenter", "forgetting", "bico", "bico joint"]
     networks = ["WideResNet-16-4", "VGG16", "MobileNetV2"]
     for name, network, seed in itertools.product(["CIFAR-10", "SVHN"], networks, range(seeds)):
@@ -29,7 +31,9 @@ def on_sets(svhn):
 
 
 def verdicts(name, evidence, rows, parameters):
-    found = judge_all(figure(f"bico/{name}")["claim"], Run(rows, parameters, {}, "laptop"), evidence)
+    found = judge_all(
+        figure(f"bico/{name}")["claim"], Run(rows, parameters, {}, "laptop"), evidence
+    )
     return {claim["id"].removeprefix("bico-"): claim["verdict"] for claim in found}
 
 
@@ -42,7 +46,9 @@ def verdicts(name, evidence, rows, parameters):
         ("mnist", 99.0, 1.0, CANNOT_TELL),
     ],
 )
-def test_only_a_network_that_fits_rows_of_the_named_data_decides(data, train_accuracy, lead, verdict):
+def test_only_a_network_that_fits_rows_of_the_named_data_decides(
+    data, train_accuracy, lead, verdict
+):
     rows = network_rows(train_accuracy=train_accuracy, lead=lead)
     found = verdicts("fig08_networks", fig08_networks.evidence, rows, on_sets(data))
     assert found["fig08-above-simple"] == found["tab01-transfer"] == verdict
@@ -56,38 +62,62 @@ def test_a_difference_within_noise_is_neither_held_nor_refuted():
 
 
 def replay_rows(icarl):
-    """Rows of Table 3 with BiCo 2 points above uniform sampling, and iCaRL `icarl` points, on three streams."""
-    rng, rows = np.random.default_rng(1), []
+    """Rows of Table 3 with BiCo 2 points above uniform sampling, and iCaRL `icarl` points, on three
+    streams."""
+    rng = np.random.default_rng(1)
+    rows = []
     leads = {"no replay": 0.0, "uniform": 0.0, "icarl": icarl, "hardest": -3.0, "bico": 2.0}
     for stream, (method, lead), seed, task in itertools.product(
         ["PMNIST", "SMNIST", "SCIFAR-10"], leads.items(), range(5), range(1, 6)
     ):
         accuracy = 95.0 + lead + 0.1 * rng.normal()
         times = dict(select_seconds=1.0, train_seconds=20.0)
-        rows.append(dict(stream=stream, method=method, seed=seed, task=task, beta=1.0, accuracy=accuracy, **times))
+        rows.append(
+            dict(
+                stream=stream,
+                method=method,
+                seed=seed,
+                task=task,
+                beta=1.0,
+                accuracy=accuracy,
+                **times,
+            )
+        )
     return pd.DataFrame(rows).assign(val_accuracy=90.0)
 
 
 @pytest.mark.parametrize(("icarl", "verdict"), [(-1.0, AGREES), (1.0, DISAGREES)])
-def test_only_our_method_fails_where_another_one_is_above_uniform_sampling_everywhere(icarl, verdict):
+def test_only_our_method_fails_where_another_one_is_above_uniform_sampling_everywhere(
+    icarl, verdict
+):
     data = {"PMNIST": "mnist", "SMNIST": "mnist", "SCIFAR-10": "cifar10"}
-    parameters = {"streams": {s: {"data": d} for s, d in data.items()}, "n_epochs": dict.fromkeys(data, 400)}
+    parameters = {
+        "streams": {s: {"data": d} for s, d in data.items()},
+        "n_epochs": dict.fromkeys(data, 400),
+    }
     found = verdicts("tab03_continual", tab03_continual.evidence, replay_rows(icarl), parameters)
     assert found["tab03-only"] == verdict
-    assert found["tab03-above-uniform"] == found["tab03-best"] == found["fig09-most-tasks"] == AGREES
+    assert (
+        found["tab03-above-uniform"] == found["tab03-best"] == found["fig09-most-tasks"] == AGREES
+    )
 
 
 def test_the_first_order_rule_makes_one_gaussian_too_wide_where_trying_every_row_does_not():
     rows = pd.DataFrame([row for seed in range(12) for row in gmm.exact_rows(seed)])
-    loss, volume = (rows.pivot(index="seed", columns="method", values=v) for v in ("excess_loss", "volume"))
+    loss, volume = (
+        rows.pivot(index="seed", columns="method", values=v) for v in ("excess_loss", "volume")
+    )
     assert (loss.drop(columns="random").min(axis=1) >= loss["best"] - 1e-12).all()
     medians = volume.median()
-    assert medians["bico"] > 1.2 > 1.1 > max(abs(medians[m] - 1) + 1 for m in ("best", "exact greedy"))
+    assert (
+        medians["bico"] > 1.2 > 1.1 > max(abs(medians[m] - 1) + 1 for m in ("best", "exact greedy"))
+    )
 
 
 def test_the_closed_form_of_one_gaussian_is_the_fit():
     X = np.random.default_rng(3).normal(size=(12, 2))
-    mixture, rows = gmm.GaussianMixture(1, n_init=1), [[0, 3, 5, 9], [1, 2, 3, 4]]
+    mixture = gmm.GaussianMixture(1, n_init=1)
+    rows = [[0, 3, 5, 9], [1, 2, 3, 4]]
     loss, covariances = gmm.one_gaussian(X, rows)
     for chosen, value, covariance in zip(rows, loss, covariances):
         theta = gmm.fit(mixture, X[chosen])

@@ -1,4 +1,5 @@
-"""Verdicts: intervals against closed forms, rules that could have come out otherwise, and the schema of a record."""
+"""Verdicts: intervals against closed forms, rules that could have come out otherwise, and the
+schema of a record."""
 
 import json
 import math
@@ -29,7 +30,9 @@ from handful_papers.run import FIGURES, judge_again, plan, records, stale
 from scipy import stats
 
 NOISY = np.array([0.9, 1.1, 1.4, 0.6, 1.0])
-CLAIM = dict(id="x", text="t", measured="m", unit="points", quote="q", where="Section 1", rule={"above": 0.0})
+CLAIM = dict(
+    id="x", text="t", measured="m", unit="points", quote="q", where="Section 1", rule={"above": 0.0}
+)
 RUN = Run(None, {}, {}, "laptop")
 
 
@@ -65,13 +68,15 @@ def test_where_only_noise_decides_a_wrong_verdict_is_rare(rule, rng):
 
 
 def test_settings_are_averaged_seed_by_seed_and_those_that_lean_the_other_way_are_named():
-    shared = np.array([2.0, -1.0, 0.5])  # of the seeds, alike in both settings: it cancels in neither
+    # of the seeds, alike in both settings: it cancels in neither
+    shared = np.array([2.0, -1.0, 0.5])
     settings = {"a": 3 + shared, "b": -1 - shared}
     found = decide(settings, above=0)
     assert found[:3] == (AGREES, "", 1.0)
     assert found[5].endswith("the other way: b")
     assert verdict(settings, above=0, over="least") != (AGREES, "")
-    assert verdict({"a": NOISY, "b": NOISY[:3]}, above=0)[0] == AGREES  # of unequal seeds: Welch and Satterthwaite
+    # of unequal seeds: Welch and Satterthwaite
+    assert verdict({"a": NOISY, "b": NOISY[:3]}, above=0)[0] == AGREES
     assert decide(settings, above=0, over="greatest")[2] == pytest.approx(3.5)
 
 
@@ -99,9 +104,19 @@ def test_ratios_are_averaged_as_logarithms_cases_counted_and_theorems_compared_w
 @pytest.mark.parametrize(
     ("claim", "evidence", "reason", "why"),
     [
-        (dict(needs={"rows": 100}), Evidence({"": NOISY}, facts={"rows": 99}), SIZE, "needs rows of at least 100, got"),
+        (
+            dict(needs={"rows": 100}),
+            Evidence({"": NOISY}, facts={"rows": 99}),
+            SIZE,
+            "needs rows of at least 100, got",
+        ),
         (dict(needs={"rows": 100}), NOISY, SIZE, "not told by the run"),
-        (dict(needs={"data": ["svhn"]}), Evidence({"": NOISY}, facts={"data": "mnist"}), DATA, "data svhn, got mnist"),
+        (
+            dict(needs={"data": ["svhn"]}),
+            Evidence({"": NOISY}, facts={"data": "mnist"}),
+            DATA,
+            "data svhn, got mnist",
+        ),
         (dict(needs={"seeds": 6}), NOISY, SIZE, "got 5"),
         (dict(on=["song"]), NOISY, DATA, "song, which the run did not take"),
         ({}, Evidence(lacks="nothing was run", reason=DATA), DATA, "nothing was run"),
@@ -119,23 +134,35 @@ def test_claims_and_evidence_match_one_to_one_and_a_claim_says_all_that_it_must(
     for claims, ids in (([claim], "y"), ([claim], ""), ([claim, claim], "x")):
         with pytest.raises(ValueError, match="an id stands once"):
             judge_all(claims, RUN, lambda run, ids=ids: {i: NOISY for i in ids})
-    for wrong in (dict(quote=""), dict(unit=""), dict(rule={"over": "mean"}), dict(where=""), dict(kind="odd")):
+    for wrong in (
+        dict(quote=""),
+        dict(unit=""),
+        dict(rule={"over": "mean"}),
+        dict(where=""),
+        dict(kind="odd"),
+    ):
         with pytest.raises(ValueError, match="claim x"):
             Claim(**CLAIM | wrong)
     ours = CLAIM | dict(quote="", where="")
     assert (claim.whose, Claim(**ours).whose) == ("paper", "own")
-    with pytest.raises(ValueError, match="claim x"):  # a number of the paper with none of its words
+    # a number of the paper with none of its words
+    with pytest.raises(ValueError, match="claim x"):
         Claim(**ours | dict(paper=1.5))
 
 
 def test_differences_are_paired_by_seed_or_refused():
     import pandas as pd
 
-    rows = pd.DataFrame({"method": list("aabb"), "m": 5, "seed": [0, 1, 1, 0], "y": [1.0, 2.0, 5.0, 3.0]})
+    rows = pd.DataFrame(
+        {"method": list("aabb"), "m": 5, "seed": [0, 1, 1, 0], "y": [1.0, 2.0, 5.0, 3.0]}
+    )
     assert paired_differences(rows, a="b", b="a", value="y", by="m")["a", 5].tolist() == [2, 3]
     worse = paired_differences(rows, a="b", b="a", value="y", by="m", higher_is_better=False)
     assert worse["a", 5].tolist() == [-2, -3]
-    for part, message in ((rows[:3], "a value is missing"), (pd.concat([rows, rows]), "more than one row")):
+    for part, message in (
+        (rows[:3], "a value is missing"),
+        (pd.concat([rows, rows]), "more than one row"),
+    ):
         with pytest.raises(ValueError, match=message):
             paired_differences(part, a="b", b="a", value="y", by="m")
     with pytest.raises(ValueError, match="no rows for 'c'"):
@@ -150,7 +177,9 @@ CLAIMS = [(name, claim) for name in names() for claim in figure(name)["claim"]]
 def test_no_claim_stands_twice_and_each_belongs_to_an_item():
     ids = [claim.id for _, claim in CLAIMS]
     assert len(ids) == len(set(ids))
-    assert [c.id for name, c in CLAIMS if c.item not in {item["label"] for item in figure(name)["item"]}] == []
+    assert [
+        c.id for name, c in CLAIMS if c.item not in {item["label"] for item in figure(name)["item"]}
+    ] == []
 
 
 def test_what_is_measured_in_seconds_is_a_check_and_counted_apart():
@@ -158,13 +187,22 @@ def test_what_is_measured_in_seconds_is_a_check_and_counted_apart():
 
 
 @pytest.mark.parametrize(
-    ("level", "item"), [("the paper's", "bico/fig10_active_learning"), ("part", "svm/fig01_offline_error")]
+    ("level", "item"),
+    [("the paper's", "bico/fig10_active_learning"), ("part", "svm/fig01_offline_error")],
 )
 def test_a_claim_counts_on_the_papers_data_only_with_all_of_them_and_the_papers_model(level, item):
     claim = dict(whose="paper", kind="result")
-    assert site.stratum(claim, dict(item=item, level={"kind": level})) == "on reduced or stand-in data"
-    assert site.stratum(claim, dict(item="bico/tab04_vcl", level={"kind": "the paper's"})) == "on the paper's data"
-    assert site.stratum(claim | {"kind": "check"}, dict(item=item, level={"kind": level})) == site.STRATA[2]
+    assert (
+        site.stratum(claim, dict(item=item, level={"kind": level})) == "on reduced or stand-in data"
+    )
+    assert (
+        site.stratum(claim, dict(item="bico/tab04_vcl", level={"kind": "the paper's"}))
+        == "on the paper's data"
+    )
+    assert (
+        site.stratum(claim | {"kind": "check"}, dict(item=item, level={"kind": level}))
+        == site.STRATA[2]
+    )
 
 
 @pytest.mark.parametrize(
@@ -176,19 +214,29 @@ def test_the_papers_own_numbers_pass_the_rule_or_the_claim_says_that_they_do_not
 
 
 def test_every_claim_of_a_paper_that_disagrees_has_its_letter_and_no_other_claim_has_one():
-    judged = {c["id"]: c["verdict"] for _, r in records()[0] for c in r["claims"] if c["whose"] == "paper"}
-    page, letters = site.disagreements_page(), {c.id: c.letter for _, c in CLAIMS if c.letter}
+    judged = {
+        c["id"]: c["verdict"] for _, r in records()[0] for c in r["claims"] if c["whose"] == "paper"
+    }
+    page = site.disagreements_page()
+    letters = {c.id: c.letter for _, c in CLAIMS if c.letter}
     assert set(letters) == {id for id, verdict in judged.items() if verdict == DISAGREES}
     for _, record in records()[0]:
         for claim in record["claims"]:
-            if claim["id"] in letters:  # the numbers are the record's, the words the declared ones
-                assert all(site._plain(words) in page for words in (claim["quote"], ours_text(claim)))
+            # the numbers are the record's, the words the declared ones
+            if claim["id"] in letters:
+                assert all(
+                    site._plain(words) in page for words in (claim["quote"], ours_text(claim))
+                )
 
 
-def test_the_committed_records_are_whole_current_clean_and_their_verdicts_follow_from_their_rows(tmp_path):
+def test_the_committed_records_are_whole_current_clean_and_their_verdicts_follow_from_their_rows(
+    tmp_path,
+):
     found, refused = records()
     assert refused == []
-    assert [r["item"] for _, r in found if stale(r, plan(r["profile"], [r["item"]])[0]) or r["dirty"]] == []
+    assert [
+        r["item"] for _, r in found if stale(r, plan(r["profile"], [r["item"]])[0]) or r["dirty"]
+    ] == []
     for path, record in found:
         for file in path.parent.glob(f"{path.stem}*"):
             shutil.copy(file, tmp_path / file.name) if file.suffix != ".pdf" else None
@@ -206,7 +254,8 @@ def test_the_sites_copy_of_a_notebook_has_the_verdicts_on_record_and_is_else_wha
     (path, record), *_ = records()[0]
     ran = path.with_suffix(".ipynb").read_text(encoding="utf-8")
     claims = [
-        claim | {"verdict": "cannot tell", "reason": "noise", "why": "<as judged again>"} for claim in record["claims"]
+        claim | {"verdict": "cannot tell", "reason": "noise", "why": "<as judged again>"}
+        for claim in record["claims"]
     ]
     shown = json.loads(site.with_verdicts_on_record(ran, claims))
     for cell, before in zip(shown["cells"], json.loads(ran)["cells"]):
@@ -218,11 +267,18 @@ def test_the_sites_copy_of_a_notebook_has_the_verdicts_on_record_and_is_else_wha
 
 
 def test_reductions_look_into_dicts_and_leave_out_what_is_no_protocol():
-    parameters = plan("laptop", ["fig06"])[0].parameters | {"n_seeds": 5, "n_jobs": 7, "show": "another"}
+    parameters = plan("laptop", ["fig06"])[0].parameters | {
+        "n_seeds": 5,
+        "n_jobs": 7,
+        "show": "another",
+    }
     told = reductions("bico/fig06_binary_logistic", parameters)
     assert "n_seeds = 5 instead of 10" in told
     assert not any("n_jobs" in sentence or "show" in sentence for sentence in told)
-    assert not any("n_seeds" in sentence for sentence in reductions("bico/fig06_binary_logistic", {"n_seeds": 12}))
+    assert not any(
+        "n_seeds" in sentence
+        for sentence in reductions("bico/fig06_binary_logistic", {"n_seeds": 12})
+    )
     told = reductions("bico/tab03_continual", plan("laptop", ["tab03"])[0].parameters)
     assert "n_epochs.SMNIST = 100 instead of 400" in told
 
@@ -230,8 +286,14 @@ def test_reductions_look_into_dicts_and_leave_out_what_is_no_protocol():
 def test_the_level_of_data_is_that_of_the_lowest_set():
     sha = {"sha256": "x"}
     assert level({"phishing": sha}, ["phishing"])["kind"] == "the paper's"
-    assert level({"phishing": sha, "covtype_subset": sha}, ["phishing", "covtype"])["text"] == "part: 16 % of Covertype"
+    assert (
+        level({"phishing": sha, "covtype_subset": sha}, ["phishing", "covtype"])["text"]
+        == "part: 16 % of Covertype"
+    )
     assert level({"mnist": sha | {"rows": 35000}}, ["mnist"])["text"] == "part: 50 % of MNIST"
-    assert level({"mnist": sha | {"instead_of": "SVHN"}}, ["svhn"])["text"] == "stand-in: MNIST for SVHN"
+    assert (
+        level({"mnist": sha | {"instead_of": "SVHN"}}, ["svhn"])["text"]
+        == "stand-in: MNIST for SVHN"
+    )
     assert level({"made": {"sha256": None}}, [])["kind"] == "generated"
     assert level({"digits": sha}, [])["kind"] == "stand-in"

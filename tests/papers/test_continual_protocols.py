@@ -18,7 +18,8 @@ class Recorder:
     """A learner that writes down what it is trained on, and predicts at random."""
 
     def __init__(self):
-        self.n_runs, self.calls = 1, []
+        self.n_runs = 1
+        self.calls = []
 
     def repeat(self, times):
         self.n_runs *= times
@@ -45,12 +46,24 @@ def test_permuted_tasks_permute_the_same_rows_and_split_tasks_hold_their_pair(ar
     split = split_tasks(arrays, n_train=[20, 20, 20, 20, 150], n_val=30)
     assert [sorted(set(t.y)) for t in split] == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
     assert [len(t.X) for t in split] == [20, 20, 20, 20, 150]
-    for task in split:  # rows that choose beta are not rows that train
+    # rows that choose beta are not rows that train
+    for task in split:
         assert not {r.tobytes() for r in task.X} & {r.tobytes() for r in task.X_val}
-    assert [len(t.X_val) for t in split_tasks(arrays, n_train=200, n_val=[20, 30, 40, 50, 60])] == [20, 30, 40, 50, 60]
-    with pytest.raises(ValueError, match=r"at most 271, the training rows of classes \(0, 1\), got 200 \+ 72"):
+    assert [len(t.X_val) for t in split_tasks(arrays, n_train=200, n_val=[20, 30, 40, 50, 60])] == [
+        20,
+        30,
+        40,
+        50,
+        60,
+    ]
+    with pytest.raises(
+        ValueError, match=r"at most 271, the training rows of classes \(0, 1\), got 200 \+ 72"
+    ):
         split_tasks(arrays, n_train=200, n_val=72)
-    with pytest.raises(ValueError, match=r"n_train \+ n_val must be at most 1347, the training rows, got 1400 \+ 1000"):
+    with pytest.raises(
+        ValueError,
+        match=r"n_train \+ n_val must be at most 1347, the training rows, got 1400 \+ 1000",
+    ):
         permuted_tasks(arrays, n_train=1400, n_val=1000)
 
 
@@ -68,13 +81,15 @@ def test_memories_of_a_run_are_shares_of_each_older_task_weighted_by_beta(arrays
         kept, labels, coefficients = memory
         share = 20 // t
         assert kept.shape[1] == share * t
-        assert (coefficients[0] == 0).all()  # no replay
+        # no replay
+        assert (coefficients[0] == 0).all()
         for arm in range(1, 4):
             np.testing.assert_allclose(coefficients[arm], arms[arm][1] / share, rtol=1e-6)
             for older in range(t):
                 own = slice(older * share, (older + 1) * share)
                 assert set(labels[arm, own]) <= {2 * older, 2 * older + 1}
-        np.testing.assert_array_equal(kept[2], kept[3])  # the proxy knows no beta
+        # the proxy knows no beta
+        np.testing.assert_array_equal(kept[2], kept[3])
         assert not np.array_equal(kept[1], kept[2])
 
 
@@ -97,7 +112,15 @@ def test_a_stream_s_memories_weigh_slots_by_the_batches_behind_them_and_a_reserv
     learner = Recorder()
     arms = [("reservoir", 2.0), ("bico", 0.5), ("cbrs", 1.0), ("coreset only", 1.0)]
     rows = continual_stream.run(
-        batches, tasks, arms, seed=0, size=21, slots=3, learner=lambda seed: learner, n_steps=3, n_final_epochs=5
+        batches,
+        tasks,
+        arms,
+        seed=0,
+        size=21,
+        slots=3,
+        learner=lambda seed: learner,
+        n_steps=3,
+        n_final_epochs=5,
     )
     assert len(rows) == 4 * 5
     assert len(learner.calls) == len(batches) + 1
@@ -108,7 +131,8 @@ def test_a_stream_s_memories_weigh_slots_by_the_batches_behind_them_and_a_reserv
         if i:
             kept, _, coefficients = memory
             np.testing.assert_allclose(coefficients[0], 2.0 / 21, rtol=1e-6)
-            # merge and reduce: beta times the mean loss of each slot times the number of batches behind it
+            # merge and reduce: beta times the mean loss of each slot times the number of batches
+            # behind it
             weights = behind[i - 1]
             expected = np.repeat(np.array(weights) * 0.5 / 7, 7)
             np.testing.assert_allclose(coefficients[1, : len(expected)], expected, rtol=1e-6)
@@ -122,10 +146,21 @@ def test_a_stream_s_memories_weigh_slots_by_the_batches_behind_them_and_a_reserv
 
 
 def test_methods_give_in_tasks_of_their_own_what_they_give_side_by_side():
-    about = dict(data="digits", kind="split", n_train=60, n_val=20, network="mlp", size=10, betas=[1.0], n_epochs=3)
+    about = dict(
+        data="digits",
+        kind="split",
+        n_train=60,
+        n_val=20,
+        network="mlp",
+        size=10,
+        betas=[1.0],
+        n_epochs=3,
+    )
     options = dict(seed=0, batch_size=30, learning_rate=0.002, device="cpu")
     methods = ["uniform", "kcenter features", "hardest"]
     together = continual.replay_rows("SMNIST", about, methods=methods, **options)
-    alone = pd.concat([continual.replay_rows("SMNIST", about, methods=[method], **options) for method in methods])
+    alone = pd.concat(
+        [continual.replay_rows("SMNIST", about, methods=[method], **options) for method in methods]
+    )
     for column in ("accuracy", "val_accuracy"):
         np.testing.assert_allclose(together[column], alone[column], atol=1e-6)

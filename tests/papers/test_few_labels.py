@@ -17,14 +17,20 @@ def generator():
 
 
 class MLP(Classifier):
-    """Two hidden layers with batch normalisation, for rows of features: no network of the paper, but a fast one."""
+    """Two hidden layers with batch normalisation, for rows of features: no network of the paper,
+    but a fast one."""
 
     def __init__(self, n_classes, n_features, hidden=64):
         super().__init__()
         layers = []
         for before in (n_features, hidden):
-            layers += [nn.Linear(before, hidden, bias=False), nn.BatchNorm1d(hidden), nn.ReLU(inplace=True)]
-        self.body, self.head = nn.Sequential(*layers), nn.Linear(hidden, n_classes)
+            layers += [
+                nn.Linear(before, hidden, bias=False),
+                nn.BatchNorm1d(hidden),
+                nn.ReLU(inplace=True),
+            ]
+        self.body = nn.Sequential(*layers)
+        self.head = nn.Linear(hidden, n_classes)
 
 
 @pytest.fixture(autouse=True)
@@ -58,11 +64,13 @@ def test_sharpening_is_the_power_and_keeps_order(generator):
 
 
 def test_mixed_rows_lie_between_two_rows_nearer_to_their_own(generator):
-    x, y = torch.arange(8.0)[:, None], torch.eye(8)
+    x = torch.arange(8.0)[:, None]
+    y = torch.eye(8)
     shares = torch.full((8,), 0.75)
     mixed, labels = mix_up(x, y, shares, generator)
     np.testing.assert_allclose(labels.sum(dim=1).numpy(), 1.0)
-    np.testing.assert_allclose((labels @ x).numpy(), mixed.numpy(), rtol=1e-6)  # inputs and labels mix alike
+    # inputs and labels mix alike
+    np.testing.assert_allclose((labels @ x).numpy(), mixed.numpy(), rtol=1e-6)
     assert (labels.diagonal() >= 0.75).all()
 
 
@@ -89,7 +97,8 @@ def test_training_sees_what_it_should():
     other = X.copy()
     other[6:] = rng.normal(size=other[6:].shape)
     b = SupervisedNetwork("mlp", **options).fit(other, few)
-    np.testing.assert_array_equal(a.predict_proba(X), b.predict_proba(X))  # unlabelled rows mean nothing to it
+    # unlabelled rows mean nothing to it
+    np.testing.assert_array_equal(a.predict_proba(X), b.predict_proba(X))
     a, b = (MixMatch("mlp", **options).fit(Z, few) for Z in (X, other))
     assert np.abs(a.predict_proba(X) - b.predict_proba(X)).max() > 1e-4
     again = MixMatch("mlp", **options).fit(X, few)
@@ -100,7 +109,8 @@ def test_the_papers_network_has_its_size():
     with torch.device("meta"):
         net = network("wrn-28-10", 10, (32, 32))
         assert net(torch.empty(2, 1, 32, 32)).shape == (2, 10)
-    assert sum(p.numel() for p in net.parameters()) == pytest.approx(36.5e6, rel=0.01)  # Table 4 of its paper
+    # Table 4 of its paper
+    assert sum(p.numel() for p in net.parameters()) == pytest.approx(36.5e6, rel=0.01)
 
 
 # --- the protocol
@@ -138,9 +148,11 @@ def test_first_labels_hold_every_class():
 
 def test_proxy_features_of_variants_are_those_of_the_kernel(tones):
     proxy = active_data.Proxy(tones, kernel="rbf", n_landmarks=60, n_variants=3, cache=False)
-    Z, V = proxy.Z.astype(float), proxy.variants(4).astype(float)
+    Z = proxy.Z.astype(float)
+    V = proxy.variants(4).astype(float)
     assert V.shape == (3, Z.shape[1])
-    rows, own = tones.X.reshape(len(tones.X), -1), tones.copies[4, :3].reshape(3, -1).astype(float)
+    rows = tones.X.reshape(len(tones.X), -1)
+    own = tones.copies[4, :3].reshape(3, -1).astype(float)
     K = np.exp(-0.3 / 1024 * ((own[:, None] - rows[None].astype(float)) ** 2).sum(axis=2))
     np.testing.assert_allclose(V @ Z.T, K, atol=2e-2)
     with pytest.raises(ValueError, match="at most the 5 presampled"):

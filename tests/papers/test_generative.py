@@ -1,4 +1,5 @@
-"""Recovery with a generator: codes, flat objectives, scores against finite differences, and the autoencoder."""
+"""Recovery with a generator: codes, flat objectives, scores against finite differences, and the
+autoencoder."""
 
 import numpy as np
 import pytest
@@ -32,15 +33,19 @@ def smooth():
 
 
 def test_generative_recovery_finds_the_code_of_what_was_generated(smooth, atoms):
-    codes = torch.randn((20, 3), generator=torch.Generator().manual_seed(1), dtype=torch.float64) / 2
+    codes = (
+        torch.randn((20, 3), generator=torch.Generator().manual_seed(1), dtype=torch.float64) / 2
+    )
     X = smooth(codes).numpy()
     recovery = Generative(smooth, l2=1e-6, tol=1e-9, max_iter=200)
     error = ((X - recovery.recover(atoms[:12], X @ atoms[:12].T)[0]) ** 2).sum(1)
-    assert np.median(error) < 1e-6  # a few may end in another minimum
+    # a few may end in another minimum
+    assert np.median(error) < 1e-6
 
 
 def test_generative_recovery_ends_where_the_objective_is_flat(smooth, X, atoms):
-    A, penalty = atoms[:8], 0.05
+    A = atoms[:8]
+    penalty = 0.05
     _, codes = Generative(smooth, l2=penalty, tol=1e-12, max_iter=300).recover(A, X @ A.T)
     codes = codes.clone().requires_grad_()
     missed = torch.as_tensor(X @ A.T) - smooth(codes) @ torch.as_tensor(A).T
@@ -48,7 +53,9 @@ def test_generative_recovery_ends_where_the_objective_is_flat(smooth, X, atoms):
     assert codes.grad.abs().max() < 1e-3
 
 
-def test_generative_linear_score_is_minus_the_derivative_where_the_generator_is_linear(rng, X, atoms):
+def test_generative_linear_score_is_minus_the_derivative_where_the_generator_is_linear(
+    rng, X, atoms
+):
     class LinearGenerator(torch.nn.Module):
         latent = 4
 
@@ -59,7 +66,9 @@ def test_generative_linear_score_is_minus_the_derivative_where_the_generator_is_
         def forward(self, z):
             return z @ self.basis
 
-    recovery, A, h = Generative(LinearGenerator(rng.normal(size=(4, D))), tol=1e-14, max_iter=100), atoms[:3], 1e-7
+    recovery = Generative(LinearGenerator(rng.normal(size=(4, D))), tol=1e-14, max_iter=100)
+    A = atoms[:3]
+    h = 1e-7
     before = ((X - recovery.recover(A, X @ A.T)[0]) ** 2).sum()
     linear, quadratic = (scores(recovery, A, atoms[40:44], X, quadratic=q) for q in (False, True))
     for slope, gain, atom in zip(linear, quadratic, atoms[40:44]):
@@ -71,7 +80,8 @@ def test_generative_linear_score_is_minus_the_derivative_where_the_generator_is_
 
 def test_an_autoencoder_learns_what_its_signals_have_in_common():
     t = np.random.default_rng(0).random((600, 1))
-    X = 0.5 + 0.5 * np.sin(2 * np.pi * (t + np.linspace(0, 1, 20)))  # one dimension
+    # one dimension
+    X = 0.5 + 0.5 * np.sin(2 * np.pi * (t + np.linspace(0, 1, 20)))
     options = dict(latent=2, hidden=32, n_epochs=60, learning_rate=5e-3)
     model = train_vae(X, **options, rng=torch.Generator().manual_seed(0))
     A = gaussian_atoms(6, 20, rng=np.random.default_rng(1), dtype=np.float32)

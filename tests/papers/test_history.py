@@ -42,33 +42,43 @@ def test_a_claim_that_is_gone_has_no_record(rows):
 
 
 def test_the_claims_that_count_as_milder_are_those_that_the_page_calls_softer():
-    said, softer = set(), False
+    said = set()
+    softer = False
     for line in PAGE.partition("## Since then")[0].splitlines():
         cells = [cell.strip() for cell in line.split("|")]
         if len(cells) != 7 or not cells[1].startswith("`"):
             continue
         softer = cells[3].startswith("softer") or (softer and cells[3].startswith("the same"))
         said |= {cells[4].strip("`")} if softer else set()
-    assert said - {"none"} == {claim.id for name in names() for claim in figure(name)["claim"] if claim.softened}
+    assert said - {"none"} == {
+        claim.id for name in names() for claim in figure(name)["claim"] if claim.softened
+    }
 
 
 def test_the_tally_is_that_of_the_records(rows):
-    now = {name: verdict for name, verdict in verdicts_on_record().items() if name in papers_claims()}
+    now = {
+        name: verdict for name, verdict in verdicts_on_record().items() if name in papers_claims()
+    }
     told = site.summary(site.item_rows()[0])
     n_agree = sum(verdict == "agrees" for verdict in now.values())
     milder = sorted({today for _, today, verdict in rows if verdict == "agrees"})
-    assert f"Of the {n_agree} that agree, {len(milder)} do so by a rule that was made milder" in told
+    assert (
+        f"Of the {n_agree} that agree, {len(milder)} do so by a rule that was made milder" in told
+    )
     assert sorted(re.search(r"\((.*)\)", told)[1].split(", ")) == milder
     counts = [int(n) for n in re.findall(r"\d+", told.partition(". Of the")[0])]
     assert sum(counts) == len(now)
     assert [sum(counts[i::3]) for i in range(3)] == [
-        sum(verdict.startswith(word) for verdict in now.values()) for word in ("agrees", "disagrees", "cannot tell")
+        sum(verdict.startswith(word) for verdict in now.values())
+        for word in ("agrees", "disagrees", "cannot tell")
     ]
 
 
 def papers_claims():
     """Ids of the claims in the papers' words."""
-    return {claim.id for name in names() for claim in figure(name)["claim"] if claim.whose == "paper"}
+    return {
+        claim.id for name in names() for claim in figure(name)["claim"] if claim.whose == "paper"
+    }
 
 
 def test_the_counts_at_the_top_are_those_of_the_tables(rows):

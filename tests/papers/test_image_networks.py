@@ -5,14 +5,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from handful_papers.bico.fig08_networks import CURVES, METHODS, NetworkCoresets  # noqa: E402
-from handful_papers.bico.image_networks import image_network, shift_and_flip  # noqa: E402 (needs torch)
-from handful_papers.tasks import run_task  # noqa: E402
+from handful_papers.bico.fig08_networks import CURVES, METHODS, NetworkCoresets
+from handful_papers.bico.image_networks import image_network, shift_and_flip
+from handful_papers.tasks import run_task
 
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    # as published, with ten classes; VGG16 without the biases that batch_size normalisation takes away again
+    # as published, with ten classes; VGG16 without the biases that batch_size normalisation takes
+    # away again
     [("wrn-16-4", 2_748_890), ("vgg16", 14_728_266 - 4_224), ("mobilenetv2", 2_236_682)],
 )
 def test_networks_have_the_published_number_of_parameters(name, count):
@@ -22,9 +23,12 @@ def test_networks_have_the_published_number_of_parameters(name, count):
 
 @pytest.mark.parametrize("flip", [False, True])
 def test_augmentation_moves_and_mirrors_whole_images(flip):
-    shape, pad = (2, 4, 5), 1
+    shape = (2, 4, 5)
+    pad = 1
     X = torch.arange(1.0, 1 + 300 * 40).reshape(300, 40)
-    moved = shift_and_flip(shape, pad=pad, flip=flip)(X, torch.Generator().manual_seed(0)).reshape(300, *shape)
+    moved = shift_and_flip(shape, pad=pad, flip=flip)(X, torch.Generator().manual_seed(0)).reshape(
+        300, *shape
+    )
     seen = set()
     for before, after in zip(X.reshape(300, *shape), moved):
         wide = torch.nn.functional.pad(before, (pad,) * 4)
@@ -34,7 +38,11 @@ def test_augmentation_moves_and_mirrors_whole_images(flip):
             for right in range(3)
             for mirrored in ([False, True] if flip else [False])
         }
-        same = {key for key, w in plain.items() if torch.equal(w[:, key[0] : key[0] + 4, key[1] : key[1] + 5], after)}
+        same = {
+            key
+            for key, w in plain.items()
+            if torch.equal(w[:, key[0] : key[0] + 4, key[1] : key[1] + 5], after)
+        }
         assert len(same) == 1
         seen |= same
     assert len(seen) == len(plain)
@@ -61,7 +69,9 @@ def test_a_run_has_every_method_at_every_size(toy):
     rows = task.run(0)
     curve = [(r["method"], r["size"]) for r in rows if r["network"] == "WideResNet-16-4"]
     assert curve == [("full", 80), *((m, s) for m in CURVES for s in (30, 40)), ("bico joint", 40)]
-    assert sorted(r["method"] for r in rows if r["network"] == "VGG16") == sorted(["full", *METHODS])
+    assert sorted(r["method"] for r in rows if r["network"] == "VGG16") == sorted(
+        ["full", *METHODS]
+    )
     assert all(0 <= r[k] <= 100 for r in rows for k in ("accuracy", "train_accuracy"))
     embeddings, events, _ = task.look_on(0)
     assert embeddings.shape == (80, 64)
@@ -72,12 +82,15 @@ def test_a_run_has_every_method_at_every_size(toy):
 
 
 @pytest.mark.parametrize("method", ["bico", "bico joint"])
-def test_a_killed_selection_goes_on_where_it_was_and_chooses_the_same_rows(toy, method, tmp_path, monkeypatch):
+def test_a_killed_selection_goes_on_where_it_was_and_chooses_the_same_rows(
+    toy, method, tmp_path, monkeypatch
+):
     def task(method):
         return [{"row": int(row)} for row in toy.select(method, 0, None, None)]
 
     whole = [int(row) for row in toy.select(method, 0, None, None)]
-    fit, trained = toy.problem("VGG16", 0).fit_module, []
+    fit = toy.problem("VGG16", 0).fit_module
+    trained = []
 
     def killed(problem, X, y, *options):
         trained.append(len(X))
@@ -85,7 +98,9 @@ def test_a_killed_selection_goes_on_where_it_was_and_chooses_the_same_rows(toy, 
             raise KeyboardInterrupt
         return type(problem).fit_whole(problem, X, y, *options)
 
-    monkeypatch.setattr(type(fit.__self__), "fit_whole", type(fit.__self__).fit_module, raising=False)
+    monkeypatch.setattr(
+        type(fit.__self__), "fit_whole", type(fit.__self__).fit_module, raising=False
+    )
     monkeypatch.setattr(type(fit.__self__), "fit_module", killed)
     with pytest.raises(KeyboardInterrupt):
         run_task(task, {"method": method}, [], str(tmp_path))

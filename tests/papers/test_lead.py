@@ -11,7 +11,9 @@ def rows():
     cells = [("uniform", m, m, 20 / m + seed) for m in (10, 20, 40) for seed in (0, 1, 2)]
     cells += [("bilevel", m, m, 0.1) for m in (10, 20, 40) for _ in range(3)]
     cells += [("matched", m, m - 3, excess) for m, excess in ((20, 0.01), (40, 0.03))]
-    frame = pd.DataFrame(cells, columns=["method", "m", "rows", "excess"]).assign(dataset="a", way="l2 x 1", seed=0)
+    frame = pd.DataFrame(cells, columns=["method", "m", "rows", "excess"]).assign(
+        dataset="a", way="l2 x 1", seed=0
+    )
     return pd.concat([frame, frame.assign(way="l1", excess=99.0)])
 
 
@@ -22,7 +24,11 @@ def test_the_lines_are_medians_at_the_trainers_own_penalty(rows):
 
 
 def test_the_same_records_make_the_same_bytes_and_other_divergences_others(rows):
-    cells = [("a", "matched", 1, 9, 0.1), ("a", "matched", 2, 18, 1e-3), ("a", "uniform", None, 300, 20.0)]
+    cells = [
+        ("a", "matched", 1, 9, 0.1),
+        ("a", "matched", 2, 18, 1e-3),
+        ("a", "uniform", None, 300, 20.0),
+    ]
     posterior = pd.DataFrame(cells, columns=["what", "method", "multiple", "rows", "kl"])
     chain = posterior.assign(what="NUTS", kl=9.0)
     first = render(lead.draw(rows, posterior))["png"]

@@ -1,4 +1,5 @@
-"""The machinery of the reproduction on a checkout of its own, with one tiny paper: run, fail, resume, refuse, audit."""
+"""The machinery of the reproduction on a checkout of its own, with one tiny paper: run, fail,
+resume, refuse, audit."""
 
 import contextlib
 import json
@@ -64,17 +65,22 @@ CELLS = [
     "n = 3  # points\nn_seeds = 3\nn_jobs = 1",
     "from handful_papers import Experiment\nfrom handful_papers.demo.fig import evidence, task\n"
     "from matplotlib.figure import Figure\nexp = Experiment('demo/fig', globals())\nexp.reductions",
-    "settings = [{'method': m} for m in 'ab']\nrows = exp.sweep(task, settings, range(n_seeds), n_jobs=n_jobs, n=n)",
-    "fig = Figure()\nfig.subplots().plot(rows.value)\nexp.save(rows, fig, evidence, caption='v')\nexp.claims_table()",
+    "settings = [{'method': m} for m in 'ab']\nrows = exp.sweep(task, settings, range(n_seeds), "
+    "n_jobs=n_jobs, n=n)",
+    "fig = Figure()\nfig.subplots().plot(rows.value)\nexp.save(rows, fig, evidence, "
+    "caption='v')\nexp.claims_table()",
 ]
 METADATA = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
 
 
 class Checkout:
-    """A checkout with the real machinery, one paper of two figures, one of which fails, and a way to run `handful`."""
+    """A checkout with the real machinery, one paper of two figures, one of which fails, and a way
+    to run `handful`."""
 
     def __init__(self, root):
-        self.root, self.papers, self.calls = root, root / "lib" / "handful_papers", root / "calls"
+        self.root = root
+        self.papers = root / "lib" / "handful_papers"
+        self.calls = root / "calls"
         self.papers.mkdir(parents=True)
         self.calls.mkdir()
         for path in Path(handful_papers.__file__).parent.glob("*.*"):
@@ -82,10 +88,14 @@ class Checkout:
         demo = self.papers / "demo"
         demo.mkdir()
         (demo / "__init__.py").touch()
-        (demo / "paper.toml").write_text('order = 1\ntitle = "Demo"\nsource = "us"\nabout = "a demo"\n')
+        (demo / "paper.toml").write_text(
+            'order = 1\ntitle = "Demo"\nsource = "us"\nabout = "a demo"\n'
+        )
         (demo / "fig.py").write_text(MODULE)
         for name in ("fig", "bad"):
-            (demo / f"{name}.toml").write_text(ENTRY if name == "fig" else ENTRY.split("[[claim]]")[0])
+            (demo / f"{name}.toml").write_text(
+                ENTRY if name == "fig" else ENTRY.split("[[claim]]")[0]
+            )
         self.notebook("bad", ["n = 3\nn_seeds = 3", "1 / 0"])
         self.notebook("fig", CELLS)
         (root / "tests" / "expected" / "demo").mkdir(parents=True)
@@ -102,7 +112,9 @@ class Checkout:
         return {"CALLS": str(self.calls), "PYTHONPATH": here}
 
     def handful(self, *arguments, **more):
-        return run_handful(self.papers.parent, arguments, self.environment() | more, self.root / "told")
+        return run_handful(
+            self.papers.parent, arguments, self.environment() | more, self.root / "told"
+        )
 
     def record(self, profile="quick"):
         return self.root / "figures" / profile / "demo" / "fig.json"
@@ -114,17 +126,36 @@ def checkout(tmp_path_factory):
 
 
 @pytest.mark.timeout(600)
-def test_a_failing_notebook_stops_no_other_and_a_record_is_current_until_its_numbers_or_parameters_change(checkout):
-    # The one run of the command itself; the others are forked from a process that has imported what they need.
-    command = [sys.executable, "-m", "handful.cli", "reproduce", "--profile", "laptop", "--jobs", "2"]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | checkout.environment())
+def test_a_failing_notebook_stops_no_other_and_records_stay_current_until_numbers_change(
+    checkout,
+):
+    # The one run of the command itself; the others are forked from a process that has imported what
+    # they need.
+    command = [
+        sys.executable,
+        "-m",
+        "handful.cli",
+        "reproduce",
+        "--profile",
+        "laptop",
+        "--jobs",
+        "2",
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | checkout.environment()
+    )
     assert done.returncode == 1, done.stderr
     assert "demo/bad: failed, cell 3: ZeroDivisionError: division by zero" in done.stdout
     assert "demo/fig: done" in done.stdout
     assert "2 notebooks, 2 to run: about 0.1 min where nothing else runs." in done.stdout
-    assert done.stdout.count("min left") == 1  # after the first of the two
+    # after the first of the two
+    assert done.stdout.count("min left") == 1
     record = read_record(checkout.record("laptop"))
-    assert (record["profile"], record["parameters"]["n"], record["seeds"]) == ("laptop", 5, [0, 1, 2])
+    assert (record["profile"], record["parameters"]["n"], record["seeds"]) == (
+        "laptop",
+        5,
+        [0, 1, 2],
+    )
     assert record["reductions"] == ["n = 5 instead of 10", "n_seeds = 3 instead of 9"]
     [claim] = record["claims"]
     assert (claim["verdict"], claim["ours"], claim["seeds"]) == ("agrees", 0.25, 3)
@@ -160,7 +191,8 @@ def test_a_failing_notebook_stops_no_other_and_a_record_is_current_until_its_num
     assert "parameters n changed" in judged.stdout
     assert "judged anew: demo/fig at laptop" in judged.stdout
     assert read_record(checkout.record("laptop"))["claims"][0]["verdict"] == "disagrees"
-    assert checkout.record("laptop").with_suffix(".ipynb").read_bytes() == ran  # it is what ran
+    # it is what ran
+    assert checkout.record("laptop").with_suffix(".ipynb").read_bytes() == ran
     entry.write_text(ENTRY)
 
 
@@ -175,40 +207,66 @@ def test_a_killed_sweep_goes_on_where_it_stopped(checkout):
     assert {name[:3] for name in before} >= {"a 0", "a 1", "a 2"}
     assert {name[:3] for name in after} == {"a 2"}
     told = checkout.handful("report", "--profile", "quick").stdout
-    assert told.splitlines()[-1].startswith("Quick runs test the code; verdicts are those of profile laptop")
+    assert told.splitlines()[-1].startswith(
+        "Quick runs test the code; verdicts are those of profile laptop"
+    )
     assert "agree" not in told
-    assert pd.read_csv(checkout.record().with_suffix(".csv")).value.tolist() == [3, 4, 5, 3.25, 4.25, 5.25]
+    assert pd.read_csv(checkout.record().with_suffix(".csv")).value.tolist() == [
+        3,
+        4,
+        5,
+        3.25,
+        4.25,
+        5.25,
+    ]
 
 
 @pytest.mark.timeout(600)
-def test_papermill_runs_a_notebook_from_any_folder_and_touches_no_record(checkout, tmp_path, monkeypatch):
-    before = {path: path.read_bytes() for path in checkout.root.rglob("figures/**/*") if path.is_file()}
+def test_papermill_runs_a_notebook_from_any_folder_and_touches_no_record(
+    checkout, tmp_path, monkeypatch
+):
+    before = {
+        path: path.read_bytes() for path in checkout.root.rglob("figures/**/*") if path.is_file()
+    }
     notebook = str(checkout.root / "notebooks" / "demo" / "fig.ipynb")
     for name, value in checkout.environment().items():
         monkeypatch.setenv(name, value)
     given = {"n_seeds": 2, "n_jobs": 2}
-    papermill.execute_notebook(notebook, tmp_path / "out.ipynb", given, cwd=tmp_path, progress_bar=False)
+    papermill.execute_notebook(
+        notebook, tmp_path / "out.ipynb", given, cwd=tmp_path, progress_bar=False
+    )
     record = read_record(tmp_path / "results" / "demo" / "fig.json")
     assert (record["profile"], record["seeds"]) == ("by hand", [0, 1])
-    assert {path: path.read_bytes() for path in checkout.root.rglob("figures/**/*") if path.is_file()} == before
+    assert {
+        path: path.read_bytes() for path in checkout.root.rglob("figures/**/*") if path.is_file()
+    } == before
 
 
 @pytest.mark.timeout(600)
-def test_one_seed_and_a_run_again_leave_what_ran_and_a_misspelt_parameter_stops_it(checkout, tmp_path, monkeypatch):
-    notebook, first = checkout.root / "notebooks" / "demo" / "fig.ipynb", tmp_path / "first.ipynb"
+def test_one_seed_and_a_run_again_leave_what_ran_and_a_misspelt_parameter_stops_it(
+    checkout, tmp_path, monkeypatch
+):
+    notebook = checkout.root / "notebooks" / "demo" / "fig.ipynb"
+    first = tmp_path / "first.ipynb"
     for name, value in checkout.environment().items():
         monkeypatch.setenv(name, value)
 
     def ran(source, target, given):
-        papermill.execute_notebook(str(source), str(target), given, cwd=tmp_path, progress_bar=False)
+        papermill.execute_notebook(
+            str(source), str(target), given, cwd=tmp_path, progress_bar=False
+        )
         return read_record(tmp_path / "results" / "demo" / "fig.json")
 
     [claim] = ran(notebook, first, {"n_seeds": 1})["claims"]
     assert (claim["verdict"], claim["low"], claim["high"]) == ("cannot tell", None, None)
     again = ran(first, tmp_path / "second.ipynb", {"n": 7})["parameters"]
     assert (again["n"], again["n_seeds"]) == (7, 3)
-    assert nbformat.read(tmp_path / "second.ipynb", as_version=4).metadata.papermill.parameters == {"n": 7}
-    with pytest.raises(papermill.PapermillExecutionError, match=r"no parameter nseeds\. Did you mean n_seeds"):
+    assert nbformat.read(tmp_path / "second.ipynb", as_version=4).metadata.papermill.parameters == {
+        "n": 7
+    }
+    with pytest.raises(
+        papermill.PapermillExecutionError, match=r"no parameter nseeds\. Did you mean n_seeds"
+    ):
         ran(notebook, tmp_path / "third.ipynb", {"nseeds": 1})
 
     entry = checkout.papers / "demo" / "fig.toml"
@@ -244,7 +302,8 @@ def test_an_audit_runs_recorded_tasks_again_and_tells_what_differs(checkout):
 def test_a_damaged_record_or_notebook_is_named_and_the_others_are_shown(checkout):
     if not checkout.record("laptop").is_file():
         checkout.handful("reproduce", "--profile", "laptop", "--only", "fig")
-    path, text = checkout.record("laptop"), checkout.record("laptop").read_text()
+    path = checkout.record("laptop")
+    text = checkout.record("laptop").read_text()
     executed = path.with_suffix(".ipynb").read_text()
     path.write_text(text.replace('"agrees"', '"holds"').replace('"disagrees"', '"holds"'))
     path.with_suffix(".ipynb").write_text("")
@@ -261,7 +320,9 @@ def test_tasks_give_the_same_in_this_process_in_others_and_on_dask(n_jobs, monke
     calls = [delayed(divmod)(i, 7) for i in range(20)]
     if n_jobs == "dask":
         distributed = pytest.importorskip("dask.distributed", reason="an optional extra")
-        with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:
+        with distributed.LocalCluster(
+            n_workers=1, processes=False, dashboard_address=None
+        ) as cluster:
             monkeypatch.setenv("HANDFUL_DASK", cluster.scheduler_address)
             with workers(1) as run:
                 found = list(run(iter(calls)))
@@ -272,7 +333,8 @@ def test_tasks_give_the_same_in_this_process_in_others_and_on_dask(n_jobs, monke
 
 
 def in_parts(folder, stop_at=None):
-    """Rows and seconds of a task of three parts, as a sweep runs it; killed before a part, if `stop_at` names one."""
+    """Rows and seconds of a task of three parts, as a sweep runs it; killed before a part, if
+    `stop_at` names one."""
     made = []
 
     def compute(name):
@@ -295,7 +357,8 @@ def test_a_killed_task_goes_on_after_its_last_part_and_counts_the_seconds_of_tho
     rows, seconds, made = in_parts(tmp_path)
     assert (rows, made) == ([{"part": name} for name in "abc"], ["c"])
     assert seconds > 0.06
-    assert part("a", lambda: "anew") == "anew"  # outside of a task nothing is kept
+    # outside of a task nothing is kept
+    assert part("a", lambda: "anew") == "anew"
 
 
 def test_the_minutes_that_are_left_go_by_the_pace_of_what_has_run():
@@ -305,13 +368,19 @@ def test_the_minutes_that_are_left_go_by_the_pace_of_what_has_run():
     assert minutes_left([(0.5, 3.0)], [], 1) == 0.0
 
 
-def test_profile_gpu_is_profile_paper_but_for_what_its_entry_says_and_is_refused_without_a_gpu(monkeypatch):
-    (paper,), (gpu,) = plan("paper", ["bico/fig08"]), plan("gpu", ["bico/fig08"])
+def test_profile_gpu_is_profile_paper_but_for_what_its_entry_says_and_is_refused_without_a_gpu(
+    monkeypatch,
+):
+    (paper,) = plan("paper", ["bico/fig08"])
+    (gpu,) = plan("gpu", ["bico/fig08"])
     assert gpu.parameters["device"] == "cuda"
     assert {k for k in paper.given if paper.given[k] != gpu.given[k]} == {"train", "n_seeds"}
     assert {run.parameters["device"] for run in plan("gpu")} == {"cuda"}
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    for only, told in ((["bico/fig08"], "needs a CUDA device"), (["fig06"], "is of bico/fig03_variants, ")):
+    for only, told in (
+        (["bico/fig08"], "needs a CUDA device"),
+        (["fig06"], "is of bico/fig03_variants, "),
+    ):
         with pytest.raises(ValueError, match=told):
             check_gpu(plan("gpu", only))
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)

@@ -20,7 +20,12 @@ def test_the_buffer_holds_what_the_printed_algorithm_says(slots):
 
 def test_seven_steps_with_three_slots_build_the_coresets_of_the_figure():
     built, held = run(3, 7)
-    assert [(b.step, b.name) for b in built if b.weight > 1] == [(4, "C12"), (5, "C34"), (6, "C56"), (7, "C1234")]
+    assert [(b.step, b.name) for b in built if b.weight > 1] == [
+        (4, "C12"),
+        (5, "C34"),
+        (6, "C56"),
+        (7, "C1234"),
+    ]
     assert [b.name for b in built if b.weight == 1] == [f"C{i}" for i in range(1, 8)]
     assert held[-1] == [(1, 4), (5, 6), (7, 7)]
 
@@ -37,5 +42,6 @@ def test_a_merged_coreset_holds_points_of_its_parents_alone():
         assert ((b.first - 1) * 20 <= b.ids).all()
         assert (b.ids < b.last * 20).all()
         known = [by_span[p].ids for p in b.parents if len(by_span[p].ids)]
-        if len(known) == 2:  # both were in the buffer for a while
+        # both were in the buffer for a while
+        if len(known) == 2:
             assert set(b.ids) <= set(np.concatenate(known))

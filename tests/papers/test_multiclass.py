@@ -15,14 +15,18 @@ def data():
 
 
 @pytest.mark.parametrize("strategy", ["forward", "eliminate", "regularised", "exchange"])
-def test_a_strategy_whose_last_part_is_lost_chooses_the_same_rows_again(strategy, data, tmp_path, monkeypatch):
+def test_a_strategy_whose_last_part_is_lost_chooses_the_same_rows_again(
+    strategy, data, tmp_path, monkeypatch
+):
     monkeypatch.setattr("handful_papers.bico.multiclass.ROUNDS", 10)
 
     def choose():
         return getattr(Variants(data, 1e-2, [20, 60], seed=0), strategy)()
 
     def task():
-        return [dict(size=m, row=int(row)) for m, (indices, _) in choose().items() for row in indices]
+        return [
+            dict(size=m, row=int(row)) for m, (indices, _) in choose().items() for row in indices
+        ]
 
     whole = [dict(size=m, row=int(row)) for m, (indices, _) in choose().items() for row in indices]
     assert run_task(task, {}, [], str(tmp_path))[0] == whole

@@ -1,4 +1,5 @@
-"""Files mutated at random: each is refused by its name, or changes nothing, and everything else still works."""
+"""Files mutated at random: each is refused by its name, or changes nothing, and everything else
+still works."""
 
 import copy
 import json
@@ -12,7 +13,8 @@ from handful.active import ActiveLoop
 from handful_papers import picture, run, site
 
 CASES = 2 * int(os.environ.get("HANDFUL_EXAMPLES", 12))
-KEPT, HIT = "svm/fig04_sensitivities", "svm/fig03_streaming_error"
+KEPT = "svm/fig04_sensitivities"
+HIT = "svm/fig03_streaming_error"
 VALUES = (
     None,
     True,
@@ -37,7 +39,9 @@ VALUES = (
 def mutated_bytes(rng, data):
     """Cut short, emptied, or a stretch of it overwritten."""
     at = rng.randrange(len(data))
-    return rng.choice([data[:at], b"", data[:at] + rng.randbytes(3) + data[at + rng.randrange(9) :], data[at:]])
+    return rng.choice(
+        [data[:at], b"", data[:at] + rng.randbytes(3) + data[at + rng.randrange(9) :], data[at:]]
+    )
 
 
 def mutated_json(rng, data):
@@ -79,15 +83,21 @@ def figures(tmp_path, monkeypatch):
             (folder / "laptop" / "svm").mkdir(parents=True, exist_ok=True)
             shutil.copy(path, folder / "laptop" / "svm")
     for function in (site.item_rows, site.terminal, run.records):
-        defaults = tuple(folder if value == run.FIGURES else value for value in function.__defaults__)
+        defaults = tuple(
+            folder if value == run.FIGURES else value for value in function.__defaults__
+        )
         monkeypatch.setattr(function, "__defaults__", defaults)
-    monkeypatch.setattr(picture, "write", lambda: [shown(row) for row in site.item_rows()[0] if row["record"]])
+    monkeypatch.setattr(
+        picture, "write", lambda: [shown(row) for row in site.item_rows()[0] if row["record"]]
+    )
     monkeypatch.setattr(run, "FIGURES", folder)
     return folder
 
 
 @pytest.mark.parametrize("suffix", [".json", ".ipynb", ".csv"])
-def test_a_mutated_record_notebook_or_table_is_named_and_the_other_records_are_shown(suffix, figures, capsys):
+def test_a_mutated_record_notebook_or_table_is_named_and_the_other_records_are_shown(
+    suffix, figures, capsys
+):
     path = (figures / "laptop" / HIT).with_suffix(suffix)
     files = {file: file.read_bytes() for file in figures.rglob("*.*")}
     kept = next(line for line in site.terminal().splitlines() if line.startswith(KEPT))
@@ -112,7 +122,9 @@ def test_a_mutated_file_of_answers_is_named_or_changes_nothing_that_is_not_in_it
     path = tmp_path / "answers.json"
 
     def loop():
-        return ActiveLoop(lambda a, b, pool, n: pool[:n], n_pool=20, classes=["a", "b"], batch_size=3, path=path)
+        return ActiveLoop(
+            lambda a, b, pool, n: pool[:n], n_pool=20, classes=["a", "b"], batch_size=3, path=path
+        )
 
     loop().run(lambda i: "ab"[i % 2], n_rounds=3)
     loop().next()

@@ -1,4 +1,5 @@
-"""Influence on a network's predictions, against ridge regression on gradients that autograd gives row by row."""
+"""Influence on a network's predictions, against ridge regression on gradients that autograd gives
+row by row."""
 
 import numpy as np
 import pytest
@@ -11,18 +12,27 @@ from torch.nn import Conv1d, Dropout, Linear, ReLU, Sequential
 @pytest.fixture
 def network():
     torch.manual_seed(0)
-    return Sequential(Linear(4, 6), ReLU(), Dropout(0.5), Linear(6, 5, bias=False), ReLU(), Linear(5, 3)).double()
+    return Sequential(
+        Linear(4, 6), ReLU(), Dropout(0.5), Linear(6, 5, bias=False), ReLU(), Linear(5, 3)
+    ).double()
 
 
 @pytest.fixture
 def rows():
     rng = np.random.default_rng(0)
-    return rng.normal(size=(20, 4)), rng.integers(3, size=20), rng.normal(size=(7, 4)), rng.integers(3, size=7)
+    return (
+        rng.normal(size=(20, 4)),
+        rng.integers(3, size=20),
+        rng.normal(size=(7, 4)),
+        rng.integers(3, size=7),
+    )
 
 
 def written_out(model, X, y):
-    """Gradients of the margins in all trained parameters, and one less the labels' probabilities."""
-    gradients, rest = [], []
+    """Gradients of the margins in all trained parameters, and one less the labels'
+    probabilities."""
+    gradients = []
+    rest = []
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     for x, label in zip(torch.as_tensor(X).clone(), y):
         p = torch.softmax(model.eval()(x[None]), dim=1)[0, label]
@@ -38,13 +48,16 @@ def scaled(scores):
 
 
 def expected(model, X, y, X_test, y_test):
-    (F, rest), (G, _) = written_out(model, X, y), written_out(model, X_test, y_test)
+    (F, rest) = written_out(model, X, y)
+    (G, _) = written_out(model, X_test, y_test)
     ridge = (F**2).sum(axis=1).mean() * np.eye(F.shape[1])
     return scaled(rest[:, None] * (F @ np.linalg.solve(F.T @ F + ridge, G.T)))
 
 
 def test_it_is_ridge_regression_on_the_gradients_of_the_margins(network, rows):
-    np.testing.assert_allclose(network_influence(network, *rows), expected(network, *rows), atol=1e-9)
+    np.testing.assert_allclose(
+        network_influence(network, *rows), expected(network, *rows), atol=1e-9
+    )
 
 
 def test_networks_count_alike_and_are_left_as_they_were(network, rows):
@@ -54,7 +67,9 @@ def test_networks_count_alike_and_are_left_as_they_were(network, rows):
     both = network_influence([network.train(), other.eval()], *rows)
     assert (network.training, other.training) == (True, False)
     assert not any(m._forward_hooks for m in network.modules())
-    np.testing.assert_allclose(both, (expected(network, *rows) + expected(other, *rows)) / 2, atol=1e-9)
+    np.testing.assert_allclose(
+        both, (expected(network, *rows) + expected(other, *rows)) / 2, atol=1e-9
+    )
 
 
 def test_a_row_helps_its_own_prediction_and_so_does_its_double(network, rows):
@@ -67,7 +82,9 @@ def test_a_row_helps_its_own_prediction_and_so_does_its_double(network, rows):
 
 def test_what_it_does_not_know_is_refused(network, rows):
     X, y, X_test, y_test = rows
-    with pytest.raises(TypeError, match=r"knows linear layers, but Sequential has 0\.weight, 0\.bias"):
+    with pytest.raises(
+        TypeError, match=r"knows linear layers, but Sequential has 0\.weight, 0\.bias"
+    ):
         network_influence(Sequential(Conv1d(1, 2, 3), Linear(2, 3)), *rows)
     for labels in (y_test + 1, y_test[:-1], y_test - 1):
         with pytest.raises(ValueError, match="labels must be one of 0 to 2 for each of 7 rows"):
@@ -79,7 +96,8 @@ def test_what_it_does_not_know_is_refused(network, rows):
 
 
 class Net(nn.Module):
-    """Two layers of the rows' width and one that gives logits; subclasses call them in their own ways."""
+    """Two layers of the rows' width and one that gives logits; subclasses call them in their own
+    ways."""
 
     def __init__(self):
         super().__init__()
@@ -151,7 +169,9 @@ FOLLOWED = [InPlace, CalledTwice, TiedWeight, TiedBoth, Unused, FrozenFirst, Fro
 
 
 @pytest.mark.parametrize("kind", FOLLOWED, ids=lambda kind: kind.__name__)
-def test_it_is_right_for_layers_that_are_shared_repeated_frozen_unused_or_followed_in_place(kind, rows):
+def test_it_is_right_for_layers_that_are_shared_repeated_frozen_unused_or_followed_in_place(
+    kind, rows
+):
     model = kind().double()
     given = [part.copy() for part in rows]
     np.testing.assert_allclose(network_influence(model, *given), expected(model, *rows), atol=1e-9)
@@ -214,8 +234,16 @@ REFUSED = [
     (lambda: Sequential(Doubled(4, 3)), ValueError, "cannot follow 0.weight"),
     (lambda: Sequential(Scaled(4, 3)), TypeError, "but Sequential has 0.scale"),
     (TiedToAnEmbedding, TypeError, "has e.weight"),
-    (lambda: nn.utils.parametrizations.weight_norm(Linear(4, 3)), TypeError, "has parametrizations.weight"),
-    (lambda: Linear(4, 3).requires_grad_(False), ValueError, "no parameter that asks for a gradient"),
+    (
+        lambda: nn.utils.parametrizations.weight_norm(Linear(4, 3)),
+        TypeError,
+        "has parametrizations.weight",
+    ),
+    (
+        lambda: Linear(4, 3).requires_grad_(False),
+        ValueError,
+        "no parameter that asks for a gradient",
+    ),
     (lambda: Linear(4, 1), ValueError, "two classes at least"),
     (lambda: nn.Identity(), ValueError, "no parameter that asks for a gradient"),
 ]

@@ -1,4 +1,5 @@
-"""A run's parameters: known by name, fit for a record, and those that ran; and tables and bands of a single seed."""
+"""A run's parameters: known by name, fit for a record, and those that ran; and tables and bands of
+a single seed."""
 
 import json
 import math
@@ -39,7 +40,8 @@ def test_a_value_that_no_record_holds_is_refused_before_anything_runs(value, cel
 
 
 @pytest.mark.parametrize(
-    ("given", "near"), [("nseeds", "n_seeds"), ("n_seed", "n_seeds"), ("n_Seeds", "n_seeds"), ("size", "sizes")]
+    ("given", "near"),
+    [("nseeds", "n_seeds"), ("n_seed", "n_seeds"), ("n_Seeds", "n_seeds"), ("size", "sizes")],
 )
 def test_a_misspelt_parameter_is_refused_with_the_name_that_was_meant(given, near, cell):
     with pytest.raises(ValueError, match=f"has no parameter {given}. Did you mean {near}\\?"):
@@ -62,7 +64,11 @@ def test_parameters_are_recorded_as_they_are_read_back(cell):
 def test_a_source_that_holds_an_earlier_runs_parameters_is_refused(tmp_path):
     path = shutil.copy(NOTEBOOKS / f"{NAME}.ipynb", tmp_path)
     notebook = json.loads((tmp_path / "fig06_binary_logistic.ipynb").read_text(encoding="utf-8"))
-    cell = {"cell_type": "code", "source": "n_seeds = 1", "metadata": {"tags": ["injected-parameters"]}}
+    cell = {
+        "cell_type": "code",
+        "source": "n_seeds = 1",
+        "metadata": {"tags": ["injected-parameters"]},
+    }
     notebook["cells"].insert(2, cell)
     (tmp_path / "fig06_binary_logistic.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
     with pytest.raises(ValueError, match="holds the parameters of an earlier run by papermill"):
@@ -72,7 +78,12 @@ def test_a_source_that_holds_an_earlier_runs_parameters_is_refused(tmp_path):
 # --- one seed has no spread
 
 ROWS = pd.DataFrame(
-    [dict(m=m, k=k, seed=s, v=m + k**2 + 0.1 * s * k) for m in (1.0, 2.0) for k in (1, 2) for s in range(3)]
+    [
+        dict(m=m, k=k, seed=s, v=m + k**2 + 0.1 * s * k)
+        for m in (1.0, 2.0)
+        for k in (1, 2)
+        for s in range(3)
+    ]
 )
 
 
@@ -85,7 +96,9 @@ def test_a_table_of_means_is_that_of_a_loop_and_one_seed_has_no_deviation(n_seed
         for k in (1, 2):
             values = rows[(rows.method == method) & (rows.k == k)].v.to_numpy()
             deviation = f" ± {round(values.std(ddof=1), 2)}" if n_seeds > 1 and len(values) else ""
-            assert table.loc[k, method] == (f"{round(values.mean(), 2)}{deviation}" if len(values) else "")
+            assert table.loc[k, method] == (
+                f"{round(values.mean(), 2)}{deviation}" if len(values) else ""
+            )
 
 
 @pytest.mark.parametrize("n_seeds", [1, 3])
@@ -94,7 +107,9 @@ def test_a_band_is_drawn_of_several_seeds_and_none_of_one(n_seeds):
     ax = Figure().subplots()
     METHODS.band(ax, rows, "k", "v", "uniform")
     assert len(ax.collections) == (n_seeds > 1)
-    _, axes = METHODS.facets(rows.assign(method="uniform"), "k", "v", "m", ["uniform"], labels=("k", "v"))
+    _, axes = METHODS.facets(
+        rows.assign(method="uniform"), "k", "v", "m", ["uniform"], labels=("k", "v")
+    )
     assert [len(one.collections) for one in axes.values()] == [n_seeds > 1]
     ax = Figure().subplots()
     draw_errors(ax, rows.assign(method="uniform", size=rows.k, error=rows.v))

@@ -17,12 +17,19 @@ def test_a_cell_is_the_mean_over_seeds_of_the_best_setting():
         columns=["method", "stream", "beta", "seed", "accuracy"],
     )
     [cell] = beside("bico", [how], rows).itertuples()
-    assert (cell.row, cell.ours, round(cell.ours_sd, 6), cell.value, cell.sd) == ("BiCo", 84, 1.414214, 86.11, 0.25)
+    assert (cell.row, cell.ours, round(cell.ours_sd, 6), cell.value, cell.sd) == (
+        "BiCo",
+        84,
+        1.414214,
+        86.11,
+        0.25,
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in names() if "beside" in figure(name)])
 def test_what_is_declared_names_cells_that_the_paper_prints(name):
-    """Every word of `names` that stands for a method, and every format, leads to a cell of the record."""
+    """Every word of `names` that stands for a method, and every format, leads to a cell of the
+    record."""
     row = next(row for row in item_rows()[0] if row["name"] == name)
     found = picture.ratios(row)
     cells = (found[:, 3] == 0).sum()
@@ -67,11 +74,14 @@ def test_an_effect_of_either_sign_has_a_ratio_and_what_the_paper_does_not_print_
 
 
 def test_every_printed_number_is_shown_or_counted_as_missing():
-    """What is shown and what is counted make the numbers of published.csv, and the effects beside them."""
+    """What is shown and what is counted make the numbers of published.csv, and the effects beside
+    them."""
     rows = [row for row in item_rows()[0] if row["name"].startswith(("bico/", "vrm/", "vcgmm/"))]
     for row in rows:
         labels = [item["label"] for item in figure(row["name"])["item"] if item["label"]]
-        values = [value for label in labels for value in printed_values(row["name"].split("/")[0], label)]
+        values = [
+            value for label in labels for value in printed_values(row["name"].split("/")[0], label)
+        ]
         effects = [c["paper"] for c in row["claims"] if picture._has_a_printed_number(c)]
         every = len([value for value in values if value not in effects]) + len(effects)
         assert len(picture.ratios(row)) + picture.n_missing(row) == every, row["name"]

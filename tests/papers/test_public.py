@@ -1,4 +1,5 @@
-"""The field's tables: their rules against brute force, what is chosen, and which way their claims lean."""
+"""The field's tables: their rules against brute force, what is chosen, and which way their claims
+lean."""
 
 from itertools import product
 
@@ -16,7 +17,10 @@ def test_the_lower_cluster_is_that_of_the_split_with_the_least_squared_error(see
     values = np.random.default_rng(seed).random(12)
 
     def error(cut):
-        return sum(((part - part.mean()) ** 2).sum() for part in (values[values <= cut], values[values > cut]))
+        return sum(
+            ((part - part.mean()) ** 2).sum()
+            for part in (values[values <= cut], values[values > cut])
+        )
 
     best = min(np.sort(values)[:-1], key=error)
     np.testing.assert_array_equal(opendataval.lower_cluster(values), values <= best)
@@ -33,7 +37,8 @@ def test_a_wrong_label_is_another_class(dataset):
 
 def test_sums_of_scores_that_are_the_truth_have_an_lds_of_one_and_reversed_ones_of_minus_one():
     rng = np.random.default_rng(0)
-    scores, subsets = rng.normal(size=(20, 3)), [rng.choice(20, 10, replace=False) for _ in range(15)]
+    scores = rng.normal(size=(20, 3))
+    subsets = [rng.choice(20, 10, replace=False) for _ in range(15)]
     losses = -np.stack([scores[rows].sum(axis=0) for rows in subsets])
     assert dattri_lds.lds(scores, subsets, losses) == pytest.approx(1)
     assert dattri_lds.lds(-scores, subsets, losses) == pytest.approx(-1)
@@ -41,13 +46,11 @@ def test_sums_of_scores_that_are_the_truth_have_an_lds_of_one_and_reversed_ones_
 
 def test_gradient_products_are_those_of_the_gradients_written_out():
     rng = np.random.default_rng(0)
-    X, T, y, t, W = (
-        rng.normal(size=(4, 2)),
-        rng.normal(size=(3, 2)),
-        [0, 1, 2, 0],
-        [2, 1, 0],
-        rng.normal(size=(1, 3, 3)),
-    )
+    X = rng.normal(size=(4, 2))
+    T = rng.normal(size=(3, 2))
+    y = [0, 1, 2, 0]
+    t = [2, 1, 0]
+    W = rng.normal(size=(1, 3, 3))
 
     def gradient(x, label):
         x = np.append(x, 1)
@@ -59,16 +62,21 @@ def test_gradient_products_are_those_of_the_gradients_written_out():
 
 def test_a_training_is_that_of_torch_with_its_gradients_and_its_momentum(monkeypatch):
     monkeypatch.setattr(dattri_mlp, "DROPOUT", 0.0)
-    X, y = torch.randn(130, 5, generator=torch.Generator().manual_seed(0)), torch.arange(130) % 3
-    widths, rows = (5, 4, 6, 3), np.arange(0, 130, 2)
+    X = torch.randn(130, 5, generator=torch.Generator().manual_seed(0))
+    y = torch.arange(130) % 3
+    widths = (5, 4, 6, 3)
+    rows = np.arange(0, 130, 2)
     found = dattri_mlp.trained(X, y, rows, widths, [2], seed=1)[0]
 
     generator = torch.Generator().manual_seed(1)
-    parts = [part.requires_grad_() for layer in dattri_mlp.initial(widths, generator) for part in layer]
+    parts = [
+        part.requires_grad_() for layer in dattri_mlp.initial(widths, generator) for part in layer
+    ]
     optimiser = torch.optim.SGD(parts, lr=dattri_mlp.RATE, momentum=dattri_mlp.MOMENTUM)
     for _ in range(2):
         order = torch.as_tensor(rows)[torch.randperm(len(rows), generator=generator)]
-        for width in widths[1:-1]:  # the draws of dropout, which keeps all
+        # the draws of dropout, which keeps all
+        for width in widths[1:-1]:
             torch.empty(len(rows), width).bernoulli_(1.0, generator=generator)
         for batch in order.split(dattri_mlp.BATCH):
             h = X[batch]
@@ -81,21 +89,32 @@ def test_a_training_is_that_of_torch_with_its_gradients_and_its_momentum(monkeyp
         torch.testing.assert_close(mine, theirs.detach(), rtol=1e-4, atol=1e-6)
 
 
-def test_the_network_that_is_asked_is_the_one_that_was_trained_and_the_control_is_its_gradients_products():
-    X, y = torch.randn(12, 5, generator=torch.Generator().manual_seed(0)), torch.arange(12) % 3
+def test_the_network_that_is_asked_is_the_trained_one_and_the_control_is_its_gradients_products():
+    X = torch.randn(12, 5, generator=torch.Generator().manual_seed(0))
+    y = torch.arange(12) % 3
     layers = dattri_mlp.trained(X, y, np.arange(12), (5, 4, 3), [2], seed=1)[0]
-    model, features, rest = dattri_mlp.network_of(layers), [], []
+    model = dattri_mlp.network_of(layers)
+    features = []
+    rest = []
     for x, label in zip(X, y):
         p = torch.softmax(model(x), dim=0)[label]
-        features.append(torch.cat([g.ravel() for g in torch.autograd.grad(torch.log(p / (1 - p)), model.parameters())]))
+        features.append(
+            torch.cat(
+                [g.ravel() for g in torch.autograd.grad(torch.log(p / (1 - p)), model.parameters())]
+            )
+        )
         rest.append(1 - p.item())
     F = torch.stack(features)
     expected = torch.tensor(rest)[:, None] * (F @ F.T)
-    np.testing.assert_allclose(dattri_mlp.products(layers, X, y, X, y), expected, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(
+        dattri_mlp.products(layers, X, y, X, y), expected, rtol=1e-3, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("method", coreax_mnist.METHODS_SHOWN)
-def test_as_many_distinct_rows_are_chosen_as_asked_for_and_no_label_is_looked_at_where_that_is_said(method):
+def test_as_many_distinct_rows_are_chosen_as_asked_for_and_no_label_is_looked_at_where_that_is_said(
+    method,
+):
     (X, y), valid, _ = coreax_mnist.tables("digits", 200, 0)
     P = coreax_mnist.components(X)
     rows = coreax_mnist.choose(method, 25, P, y, n_pool=400, seed=0)
@@ -104,7 +123,8 @@ def test_as_many_distinct_rows_are_chosen_as_asked_for_and_no_label_is_looked_at
     assert np.array_equal(rows, other) == (method not in coreax_mnist.LABELLED)
     if method == "medoids by class":
         assert np.ptp(np.bincount(y[rows], minlength=10)) <= 1
-    assert len(X) + len(valid[0]) == 1437  # four fifths of the digits
+    # four fifths of the digits
+    assert len(X) + len(valid[0]) == 1437
 
 
 @pytest.mark.parametrize("dataset", ["digits", "breast_cancer"])
@@ -120,7 +140,8 @@ def test_tables_are_scaled_as_told_and_labels_are_counted_from_nought(dataset):
 
 
 def test_the_memory_of_a_choice_counts_its_components_and_not_the_rows_that_were_there(rng):
-    X, y = rng.normal(size=(4000, 100)).astype(np.float32), np.zeros(4000, int)
+    X = rng.normal(size=(4000, 100)).astype(np.float32)
+    y = np.zeros(4000, int)
     options = dict(n_pool=0, seed=0)
     centred = X.nbytes / 2**20
     assert coreax_mnist.mebibytes("uniform", 10, X, y, **options) < 0.5 * centred
@@ -131,7 +152,9 @@ def test_the_published_numbers_are_those_of_the_cited_files():
     best = coreax_mnist.printed().max().round(1)
     assert best.to_dict() == {25: 55.1, 50: 69.1, 100: 73.6, 500: 85.6, 1000: 88.7, 5000: 92.8}
     assert len(coreax_mnist.printed()) == 9
-    assert opendataval.printed().loc["Data-OOB, logistic models", ["fried 20%", "2dplanes 20%"]].tolist() == [
+    assert opendataval.printed().loc[
+        "Data-OOB, logistic models", ["fried 20%", "2dplanes 20%"]
+    ].tolist() == [
         0.524,
         0.587,
     ]
@@ -141,10 +164,21 @@ def test_the_published_numbers_are_those_of_the_cited_files():
 
 @pytest.mark.parametrize(("lead", "verdict"), [(3.0, "agrees"), (-3.0, "disagrees")])
 def test_medoids_are_judged_against_the_best_solver_of_each_size(lead, verdict):
-    best, rows = coreax_mnist.printed().max(), []
+    best = coreax_mnist.printed().max()
+    rows = []
     for method, m, seed in product(coreax_mnist.METHODS_SHOWN, (25, 1000, 5000), range(5)):
-        rows.append(dict(dataset="mnist", method=method, m=m, seed=seed, test=best[m] + lead + 0.1 * seed, valid=0.0))
-    rows += [row | dict(dataset="cod_rna", test=50.0 - 2 * lead) for row in rows]  # which no claim is on
+        rows.append(
+            dict(
+                dataset="mnist",
+                method=method,
+                m=m,
+                seed=seed,
+                test=best[m] + lead + 0.1 * seed,
+                valid=0.0,
+            )
+        )
+    # which no claim is on
+    rows += [row | dict(dataset="cod_rna", test=50.0 - 2 * lead) for row in rows]
     run = Run(pd.DataFrame(rows), {"dataset": "mnist"}, {}, "laptop", ("mnist",))
     judged = judge_all(figure("public/coreax_mnist")["claim"], run, coreax_mnist.evidence)
     assert [claim["verdict"] for claim in judged[:1]] == [verdict]

@@ -25,8 +25,13 @@ class MLP(torch.nn.Sequential):
 @pytest.fixture
 def data():
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(70, 12)).astype(np.float32), rng.integers(4, size=70)
-    memory = rng.normal(size=(3, 10, 12)).astype(np.float32), rng.integers(4, size=(3, 10)), rng.random((3, 10))
+    X = rng.normal(size=(70, 12)).astype(np.float32)
+    y = rng.integers(4, size=70)
+    memory = (
+        rng.normal(size=(3, 10, 12)).astype(np.float32),
+        rng.integers(4, size=(3, 10)),
+        rng.random((3, 10)),
+    )
     return X, y, memory
 
 
@@ -36,7 +41,8 @@ def naive_fit(net, run, X, y, memory, *, n_epochs, batch_size, key):
     optimiser = torch.optim.Adam(parameters, lr=net.learning_rate)
     W1, b1, W2, b2, W3, b3 = parameters
     rng = np.random.default_rng([*net.seed, 1, key])
-    X, y = torch.as_tensor(X), torch.as_tensor(y)
+    X = torch.as_tensor(X)
+    y = torch.as_tensor(y)
     kept, labels, coefficients = (torch.as_tensor(a[run]) for a in memory)
     for _ in range(n_epochs):
         order = rng.permutation(len(X))
@@ -47,7 +53,12 @@ def naive_fit(net, run, X, y, memory, *, n_epochs, batch_size, key):
             hidden = torch.relu(rows @ W1.T + b1.T) * masks[0]
             logits = torch.relu(hidden @ W2.T + b2.T) * masks[1] @ W3.T + b3.T
             loss = cross_entropy(logits[: len(batch)], y[batch])
-            loss = loss + (coefficients * cross_entropy(logits[len(batch) :], labels, reduction="none")).sum()
+            loss = (
+                loss
+                + (
+                    coefficients * cross_entropy(logits[len(batch) :], labels, reduction="none")
+                ).sum()
+            )
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
@@ -57,12 +68,15 @@ def naive_fit(net, run, X, y, memory, *, n_epochs, batch_size, key):
 def test_each_run_of_a_stack_is_what_autograd_gives(data):
     X, y, memory = data
     net = StackedMLP(WIDTHS, 3, seed=5, learning_rate=1e-2)
-    expected = [naive_fit(net, run, X, y, memory, n_epochs=6, batch_size=32, key=2) for run in range(3)]
+    expected = [
+        naive_fit(net, run, X, y, memory, n_epochs=6, batch_size=32, key=2) for run in range(3)
+    ]
     net.fit(X, y, n_epochs=6, batch_size=32, memory=memory, key=2)
     for run in range(3):
         for ours, theirs in zip(net.parameters, expected[run]):
             np.testing.assert_allclose(ours[run].detach(), theirs.detach(), atol=2e-5)
-    assert not torch.allclose(net.parameters[0][0], net.parameters[0][1], atol=1e-3)  # their memories told them apart
+    # their memories told them apart
+    assert not torch.allclose(net.parameters[0][0], net.parameters[0][1], atol=1e-3)
 
 
 @pytest.mark.parametrize("kind", ["dense", "torch"])
@@ -79,14 +93,24 @@ def test_a_run_in_a_stack_is_the_run_alone(kind, data):
     stack.fit(X[::-1].copy(), y[::-1].copy(), memory=memory, key=2, **options)
     for run in range(3):
         alone = start(1).fit(X, y, key=1, **options)
-        alone.fit(X[::-1].copy(), y[::-1].copy(), memory=[a[run : run + 1] for a in memory], key=2, **options)
+        alone.fit(
+            X[::-1].copy(),
+            y[::-1].copy(),
+            memory=[a[run : run + 1] for a in memory],
+            key=2,
+            **options,
+        )
         np.testing.assert_allclose(stack.logits(X)[run], alone.logits(X)[0], atol=1e-4)
         np.testing.assert_allclose(stack.logits(X, run), stack.logits(X)[run], atol=1e-5)
         assert stack.accuracy(X, y)[run] == pytest.approx(alone.accuracy(X, y)[0])
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: StackedMLP(WIDTHS, 3, dropout=0.0), lambda: TorchRuns(lambda: MLP(WIDTHS, dropout=0.0), 3)]
+    "make",
+    [
+        lambda: StackedMLP(WIDTHS, 3, dropout=0.0),
+        lambda: TorchRuns(lambda: MLP(WIDTHS, dropout=0.0), 3),
+    ],
 )
 def test_weighing_rows_is_repeating_them(make, data):
     X, y, _ = data

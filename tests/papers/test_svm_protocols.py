@@ -4,11 +4,18 @@ import numpy as np
 import pandas as pd
 import pytest
 from handful_papers.claims import AGREES, decide
-from handful_papers.svm.comparisons import FLOOR, geometric_mean, jackknifed_ratio, overheads, ratios
+from handful_papers.svm.comparisons import (
+    FLOOR,
+    geometric_mean,
+    jackknifed_ratio,
+    overheads,
+    ratios,
+)
 
 
 def test_the_geometric_mean_is_the_ratio_of_means_with_the_jackknifes_correction(rng):
-    a, b = rng.exponential(size=30), 2 * rng.exponential(size=30)
+    a = rng.exponential(size=30)
+    b = 2 * rng.exponential(size=30)
     whole = np.log(a.mean() / b.mean())
     left_out = [np.log(np.delete(a, i).mean() / np.delete(b, i).mean()) for i in range(30)]
     corrected = 30 * whole - 29 * np.mean(left_out)
@@ -17,21 +24,27 @@ def test_the_geometric_mean_is_the_ratio_of_means_with_the_jackknifes_correction
 
 
 def test_errors_below_the_solvers_gap_count_as_the_gap():
-    np.testing.assert_allclose(jackknifed_ratio(np.full(5, 1e-2), np.array([0.0, -1e-9, 1e-8, 0, 0])), 1e-2 / FLOOR)
+    np.testing.assert_allclose(
+        jackknifed_ratio(np.full(5, 1e-2), np.array([0.0, -1e-9, 1e-8, 0, 0])), 1e-2 / FLOOR
+    )
 
 
 def test_equal_arms_hold_in_at_most_five_percent_of_the_cases(rng):
-    trials, n = 600, 40
+    trials = 600
+    n = 40
     held = 0
     for _ in range(trials):
-        a, b = np.exp(1.0 * rng.normal(size=(2, n)))  # errors over trials are skewed about as much
+        # errors over trials are skewed about as much
+        a, b = np.exp(1.0 * rng.normal(size=(2, n)))
         held += decide({"": jackknifed_ratio(a, b)}, above=1, scale="log")[0] == AGREES
     assert held / trials <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / trials)
 
 
 def _rows():
     cells = [("A", m, s) for m in (10, 20) for s in range(3)]
-    uniform = pd.DataFrame([dict(dataset=d, size=m, seed=s, method="uniform", train=1.0) for d, m, s in cells])
+    uniform = pd.DataFrame(
+        [dict(dataset=d, size=m, seed=s, method="uniform", train=1.0) for d, m, s in cells]
+    )
     uniform["select"], uniform["error"] = 1.0, uniform.seed + uniform["size"]
     arm = uniform.assign(method="svm paper", error=uniform.error / 4, select=uniform["size"] / 2.0)
     return pd.concat([uniform, arm], ignore_index=True)

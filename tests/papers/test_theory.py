@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from naive_bilevel import share
 from scipy.optimize import approx_fprime
 
-# Proposition 1 -------------------------------------------------------------------------------------------------------
+# Proposition 1 -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -33,7 +33,7 @@ def test_proposition_1_influence_is_the_selection_rule(seed):
     assert np.argmin(influence) == np.argmax(scores)
 
 
-# Propositions 2 and 5 to 9 -------------------------------------------------------------------------------------------
+# Propositions 2 and 5 to 9 -----------------------------------------------------------------------
 
 
 def settings_of(kind, seed=0):
@@ -62,36 +62,47 @@ def test_expected_outer_objectives_are_the_classical_designs(kind, outer):
     model, rows, rng = settings_of(kind)
     draws = model.simulated(rows, outer, 40_000, rng=rng)
     assert agrees(draws, model.closed_form(rows, outer))
-    assert not agrees(draws, 1.05 * model.closed_form(rows, outer))  # the test could tell
+    # the test could tell
+    assert not agrees(draws, 1.05 * model.closed_form(rows, outer))
 
 
-@pytest.mark.parametrize("kind", [pytest.param("fixed", id="Proposition 7"), pytest.param("random", id="2 and 9")])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("fixed", id="Proposition 7"), pytest.param("random", id="2 and 9")]
+)
 def test_summaries_lose_what_v_designs_lose_plus_the_noise(kind):
     model, rows, _ = settings_of(kind)
     difference = model.simulated(rows, "data", 60_000, rng=np.random.default_rng(1))
-    difference -= model.simulated(rows, "V", 60_000, rng=np.random.default_rng(1))  # the same labels
+    # the same labels
+    difference -= model.simulated(rows, "V", 60_000, rng=np.random.default_rng(1))
     assert agrees(difference, model.gap(rows))
-    assert not agrees(difference, model.noise**2 / 2)  # only in the limit
+    # only in the limit
+    assert not agrees(difference, model.noise**2 / 2)
 
 
-# Lemma 10 ------------------------------------------------------------------------------------------------------------
+# Lemma 10 ----------------------------------------------------------------------------------------
 
 
 def test_lemma_10s_hessian_is_the_second_derivative():
     rng = np.random.default_rng(0)
-    X, weights = rng.normal(size=(8, 3)), rng.exponential(size=8)
+    X = rng.normal(size=(8, 3))
+    weights = rng.exponential(size=8)
     priced = PricedDesign(X, 0.4, price=0.0)
-    numeric = np.array([approx_fprime(weights, lambda w, i=i: priced.gradient(w)[i], 1e-7) for i in range(8)])
+    numeric = np.array(
+        [approx_fprime(weights, lambda w, i=i: priced.gradient(w)[i], 1e-7) for i in range(8)]
+    )
     assert v_hessian(X, weights, ridge=0.4) == pytest.approx(numeric, abs=1e-5)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)
-@given(st.integers(0, 10**6), st.integers(1, 6), st.integers(2, 20), st.floats(-2, 2), st.floats(-2, 2))
+@given(
+    st.integers(0, 10**6), st.integers(1, 6), st.integers(2, 20), st.floats(-2, 2), st.floats(-2, 2)
+)
 def test_lemma_10_the_objective_is_convex_and_smooth(seed, d, n, log_prior, log_noise):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d))
     weights = rng.exponential(size=n) * rng.integers(0, 2, n)
-    prior, noise = 10.0**log_prior, 10.0**log_noise
+    prior = 10.0**log_prior
+    noise = 10.0**log_noise
     values = np.linalg.eigvalsh(v_hessian(X, weights, ridge=prior * noise**2, noise=noise))
     assert values[0] >= -1e-9 * values[-1]
     assert values[-1] <= smoothness_bound(X, prior=prior, noise=noise) * (1 + 1e-9)
@@ -100,13 +111,14 @@ def test_lemma_10_the_objective_is_convex_and_smooth(seed, d, n, log_prior, log_
     assert values[-1] <= at_zero[-1] * (1 + 1e-9)
 
 
-# Theorem 3 -----------------------------------------------------------------------------------------------------------
+# Theorem 3 ---------------------------------------------------------------------------------------
 
 
 def pursuit(X, ridge, price, n_steps):
     objective = PricedDesign(X, ridge, price)
     best = objective.minimise()
-    assert np.abs(np.minimum(objective.gradient(best), best)).max() < 1e-4 * price + 1e-8  # first-order conditions
+    # first-order conditions
+    assert np.abs(np.minimum(objective.gradient(best), best)).max() < 1e-4 * price + 1e-8
     steps = matching_pursuit(objective, n_steps)
     return rate_bounds(steps, objective.smoothness(), objective.value(best), best.sum())
 
@@ -121,7 +133,8 @@ def test_theorem_3_algorithm_1_converges_at_the_rate(seed):
 
 
 def test_theorem_3_needs_the_size_of_the_weights():
-    # independent experiments, each worth the same: the gap falls by the same amount a step, which 1/t does not allow
+    # independent experiments, each worth the same: the gap falls by the same amount a step, which
+    # 1/t does not allow
     rates = pursuit(np.eye(60), 1.0, 0.1 / 120, 60)
     assert len(rates) == 60
     assert (rates.gap <= rates.scaled).all()

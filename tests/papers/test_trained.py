@@ -1,4 +1,5 @@
-"""Baselines that look at losses, predictions or embeddings, and at what is forgotten in training."""
+"""Baselines that look at losses, predictions or embeddings, and at what is forgotten in
+training."""
 
 from itertools import combinations
 
@@ -13,7 +14,8 @@ from scipy.special import softmax
 
 def test_icarl_herds_each_class_and_lets_the_classes_take_turns():
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(60, 4)), np.repeat(["a", "b", "c"], [30, 28, 2])
+    X = rng.normal(size=(60, 4))
+    y = np.repeat(["a", "b", "c"], [30, 28, 2])
     fit = ICaRL(12).fit(X, y)
     assert y[fit.indices_].tolist() == list("abcabcababab")
     for label in "abc":
@@ -25,26 +27,40 @@ def test_icarl_herds_each_class_and_lets_the_classes_take_turns():
 
 def test_hardest_takes_the_largest_losses_and_max_entropy_the_least_certain_rows():
     rng = np.random.default_rng(0)
-    losses, logits = rng.exponential(size=(50, 1)), 3 * rng.normal(size=(50, 4))
-    assert Hardest(50, random_state=0).fit(losses).indices_.tolist() == np.argsort(-losses[:, 0]).tolist()
+    losses = rng.exponential(size=(50, 1))
+    logits = 3 * rng.normal(size=(50, 4))
+    assert (
+        Hardest(50, random_state=0).fit(losses).indices_.tolist()
+        == np.argsort(-losses[:, 0]).tolist()
+    )
     p = softmax(logits, axis=1)
     entropy = -(p * np.log(p)).sum(axis=1)
-    assert MaxEntropy(50, random_state=0).fit(logits).indices_.tolist() == np.argsort(-entropy).tolist()
+    assert (
+        MaxEntropy(50, random_state=0).fit(logits).indices_.tolist()
+        == np.argsort(-entropy).tolist()
+    )
 
 
 def posterior_trace(X, chosen, noise, u=1.0):
     K = X @ X.T
     S = np.array(chosen)
-    return np.sum(u * np.diag(K - K[:, S] @ np.linalg.solve(K[np.ix_(S, S)] + noise * np.eye(len(S)), K[S])))
+    return np.sum(
+        u * np.diag(K - K[:, S] @ np.linalg.solve(K[np.ix_(S, S)] + noise * np.eye(len(S)), K[S]))
+    )
 
 
 def test_frcl_lowers_the_variance_of_rows_by_their_weight():
     for seed in range(10):
         rng = np.random.default_rng(seed)
-        X, u = rng.normal(size=(12, 4)), 10.0 ** rng.uniform(-1, 1, 12)
+        X = rng.normal(size=(12, 4))
+        u = 10.0 ** rng.uniform(-1, 1, 12)
         noise = 1e-3 * (X**2).sum(axis=1).mean()
         best = min(combinations(range(12), 3), key=lambda S: posterior_trace(X, S, noise, u))
-        chosen = FRCL(3, n_sweeps=10, n_candidates=50, random_state=seed).fit(X, sample_weight=u).indices_
+        chosen = (
+            FRCL(3, n_sweeps=10, n_candidates=50, random_state=seed)
+            .fit(X, sample_weight=u)
+            .indices_
+        )
         assert posterior_trace(X, chosen, noise, u) < 1.1 * posterior_trace(X, best, noise, u)
         # among the chosen, too: the first is the one that helps most
         first = min(chosen, key=lambda i: posterior_trace(X, [i], noise, u))
@@ -54,7 +70,8 @@ def test_frcl_lowers_the_variance_of_rows_by_their_weight():
 @pytest.mark.parametrize("cls", [Hardest, MaxEntropy, Herding, ICaRL])
 def test_a_prefix_is_the_smaller_selection(cls):
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(60, 3)), rng.integers(3, size=60)
+    X = rng.normal(size=(60, 3))
+    y = rng.integers(3, size=60)
     largest = cls(30, random_state=0).fit(X, y).indices_
     for size in (1, 5, 17):
         assert (cls(size, random_state=0).fit(X, y).indices_ == largest[:size]).all()
@@ -75,12 +92,16 @@ def test_mislabelled_rows_are_never_learned_or_often_forgotten():
     for data in (X, sparse.csr_matrix(X)):
         chosen = ForgettingEvents(40, random_state=0).fit(data, np.array(["a", "b", "c"])[y])
         assert len(set(chosen.indices_) & set(wrong)) >= 24
-        assert (np.diff(chosen.events_[chosen.indices_]) <= 0)[np.isfinite(chosen.events_[chosen.indices_])[1:]].all()
+        assert (np.diff(chosen.events_[chosen.indices_]) <= 0)[
+            np.isfinite(chosen.events_[chosen.indices_])[1:]
+        ].all()
 
 
 def test_smaller_selections_are_prefixes_and_rows_of_weight_zero_are_absent():
     rng = np.random.default_rng(2)
-    X, y, u = rng.normal(size=(80, 3)), rng.integers(2, size=80), (np.arange(80) % 3 > 0) * 2.0
+    X = rng.normal(size=(80, 3))
+    y = rng.integers(2, size=80)
+    u = (np.arange(80) % 3 > 0) * 2.0
     few, many = (ForgettingEvents(m, random_state=0).fit(X, y, sample_weight=u) for m in (10, 40))
     assert (few.indices_ == many.indices_[:10]).all()
     assert (u[many.indices_] > 0).all()

@@ -23,7 +23,7 @@ def X():
     return (X - X.mean(axis=0)).astype(np.float32)
 
 
-# Lloyd --------------------------------------------------------------------------------------------------------------
+# Lloyd -------------------------------------------------------------------------------------------
 
 
 def textbook(X, weights, centers, n_iter):
@@ -43,7 +43,9 @@ def test_lloyd_is_the_textbook_loop(X, n_clusters, dtype):
     centers, n_iter, n_distances = lloyd(
         X.astype(dtype), X[:n_clusters].astype(dtype), sample_weight=weights, tol=0.0, max_iter=4
     )
-    np.testing.assert_allclose(centers, textbook(X, weights, X[:n_clusters], n_iter), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        centers, textbook(X, weights, X[:n_clusters], n_iter), rtol=1e-4, atol=1e-4
+    )
     assert n_distances == n_iter * len(X) * n_clusters
 
 
@@ -56,22 +58,27 @@ def test_lloyd_stops_at_the_first_small_change_of_the_bound(X):
 
 
 def test_the_bound_is_the_likelihood_of_a_mixture_of_far_clusters():
-    # so far apart that the posterior is certain: the bound is then the log-likelihood at its best variance
+    # so far apart that the posterior is certain: the bound is then the log-likelihood at its best
+    # variance
     rng = np.random.default_rng(0)
     centers = 1000.0 * np.eye(3)
     X = np.repeat(centers, 50, axis=0) + rng.normal(size=(150, 3))
     cost = quantization_error(X, centers)
     variance = cost / X.size
     sq_dist = ((X[:, None] - centers) ** 2).sum(axis=2)
-    log_density = np.log(np.exp(-sq_dist / (2 * variance)).mean(axis=1)) - 1.5 * np.log(2 * np.pi * variance)
+    log_density = np.log(np.exp(-sq_dist / (2 * variance)).mean(axis=1)) - 1.5 * np.log(
+        2 * np.pi * variance
+    )
     assert bound(cost, 150, 3, 3) == pytest.approx(log_density.sum(), rel=1e-12)
 
 
-# the arms -----------------------------------------------------------------------------------------------------------
+# the arms ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "setting", [*paper_settings(sizes=[256]), *(Setting(p) for p in protocol.PEERS if p != "faiss")], ids=str
+    "setting",
+    [*paper_settings(sizes=[256]), *(Setting(p) for p in protocol.PEERS if p != "faiss")],
+    ids=str,
 )
 def test_each_arm_lowers_the_error_and_repeats_itself(X, setting):
     fits = [fit(setting, X, 6, seed=1) for _ in range(2)]
@@ -93,7 +100,7 @@ def test_distances_are_counted(X):
     assert vcgmm.distances <= n + 100 * 4 * (vcgmm.iterations + 1) + 100 + 2 * 6 * 6 * 2
 
 
-# tables -------------------------------------------------------------------------------------------------------------
+# tables ------------------------------------------------------------------------------------------
 
 
 def made_up(vcgmm_seconds):
@@ -109,11 +116,22 @@ def made_up(vcgmm_seconds):
             for seed, off in enumerate((-1.0, 1.0)):
                 rows.append(
                     dict(
-                        dataset="a", clusters=2, method=method, setting=f"N'={size}" if size else "G=5", size=size,
-                        seed=seed, error=error + off, nmi=0.5, iterations=3, distances=10 * time, seconds=time,
-                        coreset_seconds=0.1 * time, seeding_seconds=0.1 * time, em_seconds=0.8 * time,
+                        dataset="a",
+                        clusters=2,
+                        method=method,
+                        setting=f"N'={size}" if size else "G=5",
+                        size=size,
+                        seed=seed,
+                        error=error + off,
+                        nmi=0.5,
+                        iterations=3,
+                        distances=10 * time,
+                        seconds=time,
+                        coreset_seconds=0.1 * time,
+                        seeding_seconds=0.1 * time,
+                        em_seconds=0.8 * time,
                     )
-                )  # fmt: skip
+                )
     return relative_errors(pd.DataFrame(rows))
 
 
@@ -128,11 +146,16 @@ def test_errors_and_speed_ups_are_relative_to_kmeanspp():
 
 
 def test_the_share_of_coreset_and_seeding_is_of_distances_where_the_panel_is_given():
-    rows, panel = made_up([1.0, 4.0]), dict(rows=40, clusters=2, chain=5)
+    rows = made_up([1.0, 4.0])
+    panel = dict(rows=40, clusters=2, chain=5)
     assert quantities(rows, "a", "vcgmm", "N'=128").share.tolist() == pytest.approx([20, 20])
     # of 40 distances: 40 for the coreset, 128 and 5 for the seeds
-    assert quantities(rows, "a", "vcgmm", "N'=128", panel).share.tolist() == pytest.approx([100 * 173 / 40] * 2)
-    assert quantities(rows, "a", "vargmm", "G=5", panel).share.tolist() == pytest.approx([100 * 45 / 500] * 2)
+    assert quantities(rows, "a", "vcgmm", "N'=128", panel).share.tolist() == pytest.approx(
+        [100 * 173 / 40] * 2
+    )
+    assert quantities(rows, "a", "vargmm", "G=5", panel).share.tolist() == pytest.approx(
+        [100 * 45 / 500] * 2
+    )
 
 
 def test_seconds_to_an_error_lie_on_the_line_between_two_sizes():
@@ -141,20 +164,24 @@ def test_seconds_to_an_error_lie_on_the_line_between_two_sizes():
     curve = summary[summary.method == "vcgmm"]
     assert cost_to_reach(curve, 20.0) == pytest.approx(1)
     assert cost_to_reach(curve, 5.0) == pytest.approx(4)
-    assert cost_to_reach(curve, 12.5) == pytest.approx(2)  # half the way, on a log scale
-    assert np.isnan(cost_to_reach(curve, 50.0))  # passed before the smallest coreset
+    # half the way, on a log scale
+    assert cost_to_reach(curve, 12.5) == pytest.approx(2)
+    # passed before the smallest coreset
+    assert np.isnan(cost_to_reach(curve, 50.0))
     assert np.isnan(cost_to_reach(curve, 1.0))
     assert nearest_to_target(summary, "a", "lwcs")["size"] == 128
-    np.testing.assert_allclose(same_error_ratios(rows, "a", target=10.0), 10 / 2.0 ** np.array([9 / 15, 11 / 15]))
+    np.testing.assert_allclose(
+        same_error_ratios(rows, "a", target=10.0), 10 / 2.0 ** np.array([9 / 15, 11 / 15])
+    )
 
 
-# data ---------------------------------------------------------------------------------------------------------------
+# data --------------------------------------------------------------------------------------------
 
 
-# families of mixtures ------------------------------------------------------------------------------------------------
+# families of mixtures ----------------------------------------------------------------------------
 
 
-# complexities -------------------------------------------------------------------------------------------------------
+# complexities ------------------------------------------------------------------------------------
 
 
 def test_parts_are_counted_as_the_table_states_them():

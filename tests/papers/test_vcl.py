@@ -6,7 +6,15 @@ import torch
 from handful import KCenter, UniformCoreset
 from handful_papers.bico.vcl import VCL, gaussian_kl
 
-SMALL = dict(n_classes=4, hidden=(16,), n_epochs=60, n_coreset_epochs=60, batch_size=32, learning_rate=1e-2, n_draws=20)
+SMALL = dict(
+    n_classes=4,
+    hidden=(16,),
+    n_epochs=60,
+    n_coreset_epochs=60,
+    batch_size=32,
+    learning_rate=1e-2,
+    n_draws=20,
+)
 
 
 @pytest.fixture
@@ -27,7 +35,8 @@ def gaussians(seed, shapes=((3, 2), (2,))):
 
 
 def test_the_divergence_is_that_of_torch_s_gaussians():
-    q, p = gaussians(0), gaussians(1)
+    q = gaussians(0)
+    p = gaussians(1)
     normal = torch.distributions.Normal
     expected = sum(
         torch.distributions.kl_divergence(
@@ -46,7 +55,8 @@ def test_drawing_inputs_of_layers_has_the_law_of_drawing_weights(tasks):
     ours = model._outputs(q, X.expand(4000, -1))
     generator = torch.Generator().manual_seed(1)
     W1, b1, W2, b2 = (
-        q[i] + (0.5 * q[i + 1]).exp() * torch.randn((4000, *q[i].shape), generator=generator) for i in range(0, 8, 2)
+        q[i] + (0.5 * q[i + 1]).exp() * torch.randn((4000, *q[i].shape), generator=generator)
+        for i in range(0, 8, 2)
     )
     plain = (((X @ W1 + b1[:, None]).relu()) @ W2 + b2[:, None])[:, 0]
     noise = (plain.var(0) / 4000 + ours.var(0) / 4000).sqrt()
@@ -57,8 +67,11 @@ def test_drawing_inputs_of_layers_has_the_law_of_drawing_weights(tasks):
 def test_the_prior_of_a_second_task_is_the_posterior_of_the_first(tasks):
     model = VCL(**SMALL, random_state=0).add_task(*tasks[0])
     first = model.posterior_
-    assert max(float(t.abs().max()) for t in first) > 1.0  # the first prior is 0: standard normal weights
-    model.kl_weight, model.learning_rate = 1e6, 0.05  # hardly any evidence, so that the posterior is the prior
+    # the first prior is 0: standard normal weights
+    assert max(float(t.abs().max()) for t in first) > 1.0
+    # hardly any evidence, so that the posterior is the prior
+    model.kl_weight = 1e6
+    model.learning_rate = 0.05
     model.add_task(*tasks[1])
     for ours, prior in zip(model.posterior_, first):
         torch.testing.assert_close(ours, prior, atol=0.1, rtol=0)

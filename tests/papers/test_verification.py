@@ -1,4 +1,5 @@
-"""What a record vouches for: each of its files, its commit and its notebook's source, one changed at a time."""
+"""What a record vouches for: each of its files, its commit and its notebook's source, one changed
+at a time."""
 
 import json
 import shutil
@@ -17,15 +18,19 @@ ITEM = "svm/fig04_sensitivities"
 
 def git(folder, *arguments):
     names = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
-    done = subprocess.run(["git", "-C", folder, *names, *arguments], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["git", "-C", folder, *names, *arguments], check=True, capture_output=True, text=True
+    )
     return done.stdout.strip()
 
 
 @pytest.fixture
 def record(tmp_path, monkeypatch):
-    """The path of a record that a run of the last commit but one has left in a repository of its own."""
+    """The path of a record that a run of the last commit but one has left in a repository of its
+    own."""
     root = tmp_path / "checkout"
-    source, folder = root / "notebooks" / f"{ITEM}.ipynb", root / "figures" / "laptop" / "svm"
+    source = root / "notebooks" / f"{ITEM}.ipynb"
+    folder = root / "figures" / "laptop" / "svm"
     source.parent.mkdir(parents=True)
     folder.mkdir(parents=True)
     shutil.copy(NOTEBOOKS / f"{ITEM}.ipynb", source)
@@ -38,11 +43,18 @@ def record(tmp_path, monkeypatch):
         shutil.copy(file, folder)
     path = folder / "fig04_sensitivities.json"
     executed = json.loads(source.read_text(encoding="utf-8"))
-    injected = {"cell_type": "code", "source": ["n = 1"], "metadata": {"tags": ["injected-parameters"]}, "outputs": []}
+    injected = {
+        "cell_type": "code",
+        "source": ["n = 1"],
+        "metadata": {"tags": ["injected-parameters"]},
+        "outputs": [],
+    }
     executed["cells"].insert(2, injected)
     path.with_suffix(".ipynb").write_text(json.dumps(executed), encoding="utf-8")
     files = hashes(path.with_suffix(suffix) for suffix in (".csv", ".png"))
-    path.write_text(to_json(read_record(path) | {"commit": made_by, "files": files}), encoding="utf-8")
+    path.write_text(
+        to_json(read_record(path) | {"commit": made_by, "files": files}), encoding="utf-8"
+    )
     monkeypatch.setattr("handful_papers.provenance.ROOT", root)
     verification.in_history.cache_clear()
     verification.sources_at.cache_clear()
@@ -52,7 +64,9 @@ def record(tmp_path, monkeypatch):
 
 
 def test_a_record_vouches_for_its_files_once_it_has_the_hash_of_each(record):
-    assert unverified(record, read_record(record)) == "it holds no hash of fig04_sensitivities.ipynb"
+    assert (
+        unverified(record, read_record(record)) == "it holds no hash of fig04_sensitivities.ipynb"
+    )
     vouch_for(record, record.with_suffix(".ipynb"))
     assert unverified(record, read_record(record)) == ""
     assert not judge_again(record)
@@ -64,7 +78,8 @@ def test_a_record_vouches_for_its_files_once_it_has_the_hash_of_each(record):
 @pytest.mark.parametrize("how", ["a byte more", "gone"])
 def test_a_file_that_is_not_what_the_run_left_is_named(suffix, how, record):
     vouch_for(record, record.with_suffix(".ipynb"))
-    known, file = read_record(record), record.with_suffix(suffix)
+    known = read_record(record)
+    file = record.with_suffix(suffix)
     file.unlink() if how == "gone" else file.write_bytes(file.read_bytes() + b" ")
     assert unverified(record, known) == f"{file.name}: not what the run left"
     assert changed(record, known) == [file.name]
@@ -73,7 +88,9 @@ def test_a_file_that_is_not_what_the_run_left_is_named(suffix, how, record):
 def test_rows_that_the_run_did_not_leave_are_not_judged(record):
     file = record.with_suffix(".csv")
     file.write_bytes(file.read_bytes() + b"\n")
-    with pytest.raises(ValueError, match=r"fig04_sensitivities\.csv cannot be judged: it is not what the run left"):
+    with pytest.raises(
+        ValueError, match=r"fig04_sensitivities\.csv cannot be judged: it is not what the run left"
+    ):
         judge_again(record)
 
 

@@ -45,8 +45,10 @@ def test_speed_ups_are_over_uniforms_last_error_and_nothing_for_those_that_never
     )
     found = speed_ups(rows)
     assert found.in_steps["vrm", 0] == pytest.approx(10)
-    assert found.in_time["vrm", 0] == pytest.approx(5)  # each of its steps takes twice as long
-    assert found.in_time_lean["vrm", 0] == pytest.approx(2.5)  # and four times as long as a lean one
+    # each of its steps takes twice as long
+    assert found.in_time["vrm", 0] == pytest.approx(5)
+    # and four times as long as a lean one
+    assert found.in_time_lean["vrm", 0] == pytest.approx(2.5)
     assert found.in_steps["equal mixture", 0] == 0
 
 
@@ -74,11 +76,14 @@ def test_best_in_hindsight_is_below_every_mixture_of_a_grid():
 
 @pytest.mark.parametrize("feedback", ["full", "bandit"])
 @pytest.mark.parametrize("adversary", ["random", "adaptive"])
-@pytest.mark.parametrize("settings", [None, dict(beta=0.5, gamma=0.01, eps=1000.0)], ids=["the theorems'", "ours"])
+@pytest.mark.parametrize(
+    "settings", [None, dict(beta=0.5, gamma=0.01, eps=1000.0)], ids=["the theorems'", "ours"]
+)
 def test_regret_is_below_the_bound_and_that_of_equal_weights(feedback, adversary, settings):
     result = regret(feedback, adversary, 2000, seed=0, settings=settings)
     assert 0 < result["regret"] < theorem_4_bound(4, 2000)
-    if settings:  # the theorems' are for the bound alone
+    # the theorems' are for the bound alone
+    if settings:
         assert result["regret"] < result["fixed"]
 
 
@@ -88,7 +93,8 @@ def test_cartpole_moves_as_gymnasiums():
     rng = np.random.default_rng(0)
     for seed in range(20):
         env.reset(seed=seed)
-        state, fell = np.array(env.unwrapped.state, dtype=float), False
+        state = np.array(env.unwrapped.state, dtype=float)
+        fell = False
         while not fell:
             action = int(rng.integers(2))
             _, _, ended, _, _ = env.step(action)
@@ -99,7 +105,8 @@ def test_cartpole_moves_as_gymnasiums():
 
 def test_network_gradient_by_finite_differences():
     rng = np.random.default_rng(0)
-    hidden, h = 6, 1e-2
+    hidden = 6
+    h = 1e-2
     theta = rng.normal(size=cartpole.n_parameters(hidden)).astype(np.float32)
     S = rng.normal(size=(5, 4)).astype(np.float32)
     slopes = rng.normal(size=(5, 2)).astype(np.float32)
@@ -113,17 +120,22 @@ def test_network_gradient_by_finite_differences():
     steps = h * np.eye(len(theta))
     numeric = np.array([(value(theta + step) - value(theta - step)) / (2 * h) for step in steps])
     off = np.abs(ours - numeric) > 1e-3 * np.abs(numeric).max()
-    assert off.mean() < 0.05  # a rectifier that switches within the difference gives another slope
+    # a rectifier that switches within the difference gives another slope
+    assert off.mean() < 0.05
 
 
 def test_adam_is_kingma_and_bas():
     rng = np.random.default_rng(0)
     theta = rng.normal(size=7).astype(np.float32)
-    slow, m, v = theta.astype(float), np.zeros(7), np.zeros(7)
-    first, second = np.zeros_like(theta), np.zeros_like(theta)
+    slow = theta.astype(float)
+    m = np.zeros(7)
+    v = np.zeros(7)
+    first = np.zeros_like(theta)
+    second = np.zeros_like(theta)
     for t in range(1, 20):
         g = rng.normal(size=7).astype(np.float32)
-        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g.astype(float) ** 2
+        m = 0.9 * m + 0.1 * g
+        v = 0.999 * v + 0.001 * g.astype(float) ** 2
         slow -= 1e-2 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
         cartpole.adam(theta, g, first, second, t, 1e-2)
     np.testing.assert_allclose(theta, slow, atol=1e-5)

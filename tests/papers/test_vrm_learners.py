@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 from handful.sampling import KDPP, MixtureSampler, UniformSampler, group_components
-from handful_papers.vrm.full_information import FullInformation, concentration, mixture_cost, mixture_cost_gradient
+from handful_papers.vrm.full_information import (
+    FullInformation,
+    concentration,
+    mixture_cost,
+    mixture_cost_gradient,
+)
 from handful_papers.vrm.sets import SetMixture
 from handful_papers.vrm.sgd import linear_sgd
 
@@ -19,15 +24,21 @@ def components(rng, k=3, n=N):
 
 def test_gradient_of_the_cost_by_finite_differences():
     rng = np.random.default_rng(0)
-    p, losses = components(rng), rng.gamma(1, size=N)
-    w, h = rng.dirichlet(np.ones(4)), 1e-6
-    numeric = [(mixture_cost(w + h * e, p, losses) - mixture_cost(w - h * e, p, losses)) / (2 * h) for e in np.eye(4)]
+    p = components(rng)
+    losses = rng.gamma(1, size=N)
+    w = rng.dirichlet(np.ones(4))
+    h = 1e-6
+    numeric = [
+        (mixture_cost(w + h * e, p, losses) - mixture_cost(w - h * e, p, losses)) / (2 * h)
+        for e in np.eye(4)
+    ]
     np.testing.assert_allclose(mixture_cost_gradient(w, p, losses), numeric, rtol=1e-6)
 
 
 def test_full_information_learns_the_minimiser():
     rng = np.random.default_rng(0)
-    p, losses = components(rng, k=2), rng.gamma(1, size=N)
+    p = components(rng, k=2)
+    losses = rng.gamma(1, size=N)
     learner = FullInformation(p, beta=1.0, gamma=0.0, eps=1.0)
     for _ in range(500):
         learner.update(losses)
@@ -79,12 +90,14 @@ def test_weight_of_a_set_is_the_ratio_to_the_uniform_probability():
     for _ in range(20):
         indices, weights = sampler.sample()
         q = sampler.mixture_weights @ [np.exp(c.log_prob(indices)) for c in sampler.components]
-        np.testing.assert_allclose(weights, 1 / (220 * q), rtol=1e-9)  # 12 choose 3 sets
+        # 12 choose 3 sets
+        np.testing.assert_allclose(weights, 1 / (220 * q), rtol=1e-9)
         sampler.update(1.0)
 
 
 def test_set_mixture_finds_the_component_that_lowers_the_variance():
-    """The loss of a set is its probability under the first component: that one alone has no variance."""
+    """The loss of a set is its probability under the first component: that one alone has no
+    variance."""
     sampler = set_mixture(beta=1.0, eps=1.0)
     first = sampler.components[0]
     for _ in range(3000):
@@ -106,7 +119,9 @@ def test_reaches_least_squares_with_any_sampler(learned):
     if learned:
         p = group_components(np.linalg.norm(X, axis=1) > 2, leak=0.1)
         sampler = MixtureSampler(p, batch_size=10, random_state=0)
-    coef, path = linear_sgd(X, y, sampler, loss="squared", learning_rate=0.1, n_steps=4000, record_at=[1, 100, 4000])
+    coef, path = linear_sgd(
+        X, y, sampler, loss="squared", learning_rate=0.1, n_steps=4000, record_at=[1, 100, 4000]
+    )
     np.testing.assert_allclose(coef, np.linalg.lstsq(X, y)[0], atol=0.02)
     assert path.shape == (3, 4)
     np.testing.assert_array_equal(path[-1], coef)
@@ -125,6 +140,8 @@ def test_steps_shrink_and_weights_are_truncated_as_said():
     coef = np.zeros(4)
     for t in (1, 2, 3):
         coef -= 0.01 / np.sqrt(t) * (0.8 * 5 + 0.2) * 2 * (X[3] @ coef - y[3]) * X[3]
-    ours, path = linear_sgd(X, y, Fixed(), loss="squared", learning_rate=0.01, n_steps=3, truncation=0.2)
+    ours, path = linear_sgd(
+        X, y, Fixed(), loss="squared", learning_rate=0.01, n_steps=3, truncation=0.2
+    )
     np.testing.assert_allclose(ours, coef)
     assert path.shape == (0, 4)

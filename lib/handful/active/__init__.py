@@ -1,4 +1,5 @@
-"""Batch active learning (Borsos, Mutný, Tagliasacchi and Krause, JMLR 2024, Section 4.3): what to label next."""
+"""Batch active learning (Borsos, Mutný, Tagliasacchi and Krause, JMLR 2024, Section 4.3): what to
+label next."""
 
 from handful.active.acquisition import (
     Badge,

@@ -1,4 +1,5 @@
-"""`ActiveLoop`: train, ask for labels, and again; every answer is saved at once, so that work can be resumed."""
+"""`ActiveLoop`: train, ask for labels, and again; every answer is saved at once, so that work can
+be resumed."""
 
 import json
 import os
@@ -16,26 +17,30 @@ VERSION = 1
 class ActiveLoop:
     """Keeps the labels of a pool of points, and asks for more, a batch at a time.
 
-    A function trains on the labelled points and proposes a batch; a person or a program labels its points one by one.
-    With a `path` each label is written to disk at once, and a new loop with this path goes on with the next one.
-    Several sessions may share the file, two people for example: each reads what the others wrote before it writes, and
-    a batch that one has begun is the batch of all. Of two answers to one point the later one stays.
+    A function trains on the labelled points and proposes a batch; a person or a program labels its
+    points one by one. With a `path` each label is written to disk at once, and a new loop with this
+    path goes on with the next one. Several sessions may share the file, two people for example:
+    each reads what the others wrote before it writes, and a batch that one has begun is the batch
+    of all. Of two answers to one point the later one stays.
 
     Parameters
     ----------
-    propose : function ``(labelled, labels, pool, n) -> indices``; trains on the points `labelled` (int array) with
-        their `labels`, and gives `n` points of `pool` (int array, the points without an answer) to label next
+    propose : function ``(labelled, labels, pool, n) -> indices``; trains on the points `labelled`
+        (int array) with their `labels`, and gives `n` points of `pool` (int array, the points
+        without an answer) to label next
     n_pool : int, number of points
-    classes : list or array of the labels that may be given, such as ``np.unique(y)``: all words, or none of them
+    classes : list or array of the labels that may be given, such as ``np.unique(y)``: all words, or
+        none of them
     batch_size : int, points asked for at a time; the paper: 10
-    path : path of the file of answers (JSON); None writes none. Beside it lies an empty file, ``<path>.lock``
+    path : path of the file of answers (JSON); None writes none. Beside it lies an empty file,
+        ``<path>.lock``
 
     Attributes
     ----------
     answers : dict, point -> label, in the order of labelling; None where a point was skipped
     pending : list of the points that were asked for and have no answer
-    rounds : list of lists, the batches so far. These three hold what other sessions wrote, too, as of the last `next`
-        or `label`
+    rounds : list of lists, the batches so far. These three hold what other sessions wrote, too, as
+        of the last `next` or `label`
 
     Examples
     --------
@@ -52,11 +57,22 @@ class ActiveLoop:
         self.classes = [c.item() if isinstance(c, np.generic) else c for c in listed]
         self._keys = list(map(_key, self.classes))
         mixed = len({isinstance(c, str) for c in self.classes}) > 1
-        if mixed or any(map(np.ndim, self.classes)) or not 2 <= len(set(self.classes)) == len(self.classes):
-            raise ValueError(f"classes must be at least 2 different labels, all words or none, got {self.classes}.")
-        self.propose, self.n_pool, self.batch_size = propose, int(n_pool), int(batch_size)
+        if (
+            mixed
+            or any(map(np.ndim, self.classes))
+            or not 2 <= len(set(self.classes)) == len(self.classes)
+        ):
+            raise ValueError(
+                "classes must be at least 2 different labels, all words or none, got "
+                f"{self.classes}."
+            )
+        self.propose = propose
+        self.n_pool = int(n_pool)
+        self.batch_size = int(batch_size)
         self.path = None if path is None else Path(path)
-        self.answers, self.pending, self.rounds = {}, [], []
+        self.answers = {}
+        self.pending = []
+        self.rounds = []
         if self.path is not None and self.path.exists():
             with self._shared():
                 pass
@@ -64,7 +80,9 @@ class ActiveLoop:
     @property
     def labelled(self):
         """Points with a label, int array, in the order of labelling."""
-        return np.array([i for i, label in self.answers.items() if label is not None], dtype=np.intp)
+        return np.array(
+            [i for i, label in self.answers.items() if label is not None], dtype=np.intp
+        )
 
     @property
     def labels(self):
@@ -77,7 +95,8 @@ class ActiveLoop:
         return np.array([i for i, label in self.answers.items() if label is None], dtype=np.intp)
 
     def next(self):
-        """The points to label now, a list: the pending ones or, if there are none, a new batch; empty at the end.
+        """The points to label now, a list: the pending ones or, if there are none, a new batch;
+        empty at the end.
 
         Where another session begins a batch while `propose` is at work, that batch is the next one.
         """
@@ -87,10 +106,18 @@ class ActiveLoop:
             pool = np.setdiff1d(np.arange(self.n_pool), list(self.answers))
             if len(pool) == 0:
                 return []
-            n, n_rounds = min(self.batch_size, len(pool)), len(self.rounds)
-            chosen = np.asarray(self.propose(self.labelled, self.labels, pool, n))  # without the lock: it may take long
-            if chosen.dtype.kind not in "iu" or chosen.shape != (n,) or len(np.intersect1d(chosen, pool)) < n:
-                raise ValueError(f"propose must give {n} different points of the pool it is given, got {chosen}.")
+            n = min(self.batch_size, len(pool))
+            n_rounds = len(self.rounds)
+            # without the lock: it may take long
+            chosen = np.asarray(self.propose(self.labelled, self.labels, pool, n))
+            if (
+                chosen.dtype.kind not in "iu"
+                or chosen.shape != (n,)
+                or len(np.intersect1d(chosen, pool)) < n
+            ):
+                raise ValueError(
+                    f"propose must give {n} different points of the pool it is given, got {chosen}."
+                )
             with self._shared() as save:
                 if len(self.rounds) == n_rounds:
                     self.pending = [i for i in chosen.tolist() if i not in self.answers]
@@ -99,16 +126,21 @@ class ActiveLoop:
         return list(self.pending)
 
     def label(self, index, label):
-        """Answer for one point: a label, or None to skip it. A later answer replaces an earlier one.
+        """Answer for one point: a label, or None to skip it. A later answer replaces an earlier
+        one.
 
-        A UserWarning says so where the earlier one came from another session since this one last looked.
+        A UserWarning says so where the earlier one came from another session since this one last
+        looked.
 
         Raises
         ------
         ValueError
-            for a point outside the pool, a label that is not among `classes`, and a file that holds no answers any more
+            for a point outside the pool, a label that is not among `classes`, and a file that holds
+            no answers any more
         """
-        check_integer("index", index, least=0, most=self.n_pool - 1, why="it is a point of the pool")
+        check_integer(
+            "index", index, least=0, most=self.n_pool - 1, why="it is a point of the pool"
+        )
         index = int(index)
         if label is not None and _key(label) not in self._keys:
             raise ValueError(f"label must be one of {self.classes} (None to skip), got {label!r}.")
@@ -116,31 +148,41 @@ class ActiveLoop:
         known = dict(self.answers)
         with self._shared() as save:
             before = self.answers.get(index)
-            foreign = index in self.answers and (index not in known or _key(known[index]) != _key(before))
+            foreign = index in self.answers and (
+                index not in known or _key(known[index]) != _key(before)
+            )
             self.answers[index] = label
             if index in self.pending:
                 self.pending.remove(index)
             save()
         if foreign and _key(before) != _key(label):
             warnings.warn(
-                f"point {index} was answered by another session, {before!r}; the later answer stays, {label!r}.",
+                f"point {index} was answered by another session, {before!r}; the later answer "
+                f"stays, {label!r}.",
                 stacklevel=2,
             )
 
     def run(self, answer, *, n_rounds):
-        """Label `n_rounds` batches by a function ``answer(index) -> label``; a batch begun before is the first."""
+        """Label `n_rounds` batches by a function ``answer(index) -> label``; a batch begun before
+        is the first."""
         check_integer("n_rounds", n_rounds, least=0)
         for _ in range(n_rounds):
             for index in self.next():
-                if index in self.pending:  # another session may have answered meanwhile
+                # another session may have answered meanwhile
+                if index in self.pending:
                     self.label(index, answer(index))
 
     @contextmanager
     def _shared(self):
-        """Context that begins with what the file holds and gives the function that saves; no other session is in it."""
+        """Context that begins with what the file holds and gives the function that saves; no other
+        session is in it."""
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-        with nullcontext() if self.path is None else locked(self.path.with_name(self.path.name + ".lock")):
+        with (
+            nullcontext()
+            if self.path is None
+            else locked(self.path.with_name(self.path.name + ".lock"))
+        ):
             if self.path is not None and self.path.exists():
                 self._load()
             yield self._save
@@ -149,13 +191,18 @@ class ActiveLoop:
         if self.path is None:
             return
         state = {"version": VERSION, "n_pool": self.n_pool, "classes": self.classes}
-        state |= {"answers": list(self.answers.items()), "pending": self.pending, "rounds": self.rounds}
+        state |= {
+            "answers": list(self.answers.items()),
+            "pending": self.pending,
+            "rounds": self.rounds,
+        }
         part = self.path.with_name(self.path.name + ".part")
         with open(part, "w", encoding="utf-8") as file:
             json.dump(state, file, default=str)
             file.flush()
             os.fsync(file.fileno())
-        # The file is never half written: who is stopped before this line loses the one answer that is being given.
+        # The file is never half written: who is stopped before this line loses the one answer that
+        # is being given.
         os.replace(part, self.path)
 
     def _load(self):
@@ -164,7 +211,9 @@ class ActiveLoop:
             state = json.loads(self.path.read_text(encoding="utf-8"))
             own = {"version": VERSION, "n_pool": self.n_pool, "classes": self.classes}
             found = {key: state[key] for key in own}
-            answers, pending, rounds = dict(state["answers"]), list(state["pending"]), list(map(list, state["rounds"]))
+            answers = dict(state["answers"])
+            pending = list(state["pending"])
+            rounds = list(map(list, state["rounds"]))
             asked = [*answers, *pending, *(i for batch in rounds for i in batch)]
             twice = len({*answers, *pending}) < len(answers) + len(pending)
             if not all(type(i) is int and 0 <= i < self.n_pool for i in asked) or twice:
@@ -173,19 +222,25 @@ class ActiveLoop:
                 known = dict(zip([*self._keys, _key(None)], [*self.classes, None]))
                 answers = {i: known[_key(label)] for i, label in answers.items()}
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise ValueError(f"{self.path} holds no answers of an ActiveLoop ({error!r}): move it away.") from error
+            raise ValueError(
+                f"{self.path} holds no answers of an ActiveLoop ({error!r}): move it away."
+            ) from error
         for key in own:
             if _key(found[key]) != _key(own[key]):
                 raise ValueError(
-                    f"{self.path} belongs to another pool: its {key} is {found[key]}, this loop's {own[key]}. Give "
+                    f"{self.path} belongs to another pool: its {key} is {found[key]}, this loop's "
+                    f"{own[key]}. Give "
                     "another path, or the pool that it was made for."
                 )
-        self.answers, self.pending, self.rounds = answers, pending, rounds
+        self.answers = answers
+        self.pending = pending
+        self.rounds = rounds
 
 
 @contextmanager
 def locked(path):
-    """Context in which no other process is that asks for the same file; the lock goes with the process."""
+    """Context in which no other process is that asks for the same file; the lock goes with the
+    process."""
     with open(path, "a+b") as file:
         if os.name == "nt":
             import msvcrt
@@ -193,7 +248,8 @@ def locked(path):
             file.seek(0)
             while True:
                 try:
-                    msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # gives up after ten seconds
+                    # gives up after ten seconds
+                    msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
                     break
                 except OSError:
                     continue

@@ -1,4 +1,5 @@
-"""`LabellingPanel`: shows and plays the recordings that an `ActiveLoop` asks for, and takes the labels."""
+"""`LabellingPanel`: shows and plays the recordings that an `ActiveLoop` asks for, and takes the
+labels."""
 
 import io
 from html import escape
@@ -6,16 +7,19 @@ from html import escape
 import numpy as np
 from scipy.io import wavfile
 
-TICKS = "·✓"  # without and with an answer
-SKIP = object()  # no class equals it, whatever classes are called
+# without and with an answer
+TICKS = "·✓"
+# no class equals it, whatever classes are called
+SKIP = object()
 
 
 class LabellingPanel:
     """Widgets for JupyterLab in which a person labels the batches of an `ActiveLoop`.
 
-    Each recording has a row with its picture, a player, a button for every class and one to skip it. Pressing a button
-    gives the answer to the loop, which saves it; pressing another one corrects it. When all recordings have an answer,
-    a further button trains and asks for the next batch.
+    Each recording has a row with its picture, a player, a button for every class and one to skip
+    it. Pressing a button gives the answer to the loop, which saves it; pressing another one
+    corrects it. When all recordings have an answer, a further button trains and asks for the next
+    batch.
 
     Parameters
     ----------
@@ -34,10 +38,15 @@ class LabellingPanel:
         try:
             import ipywidgets
         except ImportError as error:
-            raise ImportError("the labelling panel needs ipywidgets: pip install ipywidgets.") from error
+            raise ImportError(
+                "the labelling panel needs ipywidgets: pip install ipywidgets."
+            ) from error
         self._widgets = ipywidgets
-        self.loop, self._sound, self._sampling_rate = loop, sound, sampling_rate
-        self._pictures, self._names = pictures, names
+        self.loop = loop
+        self._sound = sound
+        self._sampling_rate = sampling_rate
+        self._pictures = pictures
+        self._names = names
         self._status = ipywidgets.HTML()
         self._rows = ipywidgets.VBox()
         self._more = ipywidgets.Button(description="Train, then ask for more", icon="forward")
@@ -59,7 +68,8 @@ class LabellingPanel:
             self._say("Training failed; the answers so far are kept.")
             self._more.disabled = False
             raise
-        # Answers that an earlier session gave to this batch stay in sight, so that they can be corrected.
+        # Answers that an earlier session gave to this batch stay in sight, so that they can be
+        # corrected.
         self._batch = list(self.loop.rounds[-1]) if pending else []
         self._ticks = {}
         self._rows.children = [self._row(i) for i in self._batch]
@@ -85,10 +95,14 @@ class LabellingPanel:
         shown = [tick, w.HTML(escape(name), layout={"width": "10em"})]
         if self._pictures is not None:
             picture = w.Image(value=_png(self._pictures[index]), format="png")
-            picture.layout.width, picture.layout.height, picture.layout.object_fit = "96px", "64px", "fill"
+            picture.layout.width = "96px"
+            picture.layout.height = "64px"
+            picture.layout.object_fit = "fill"
             shown.append(picture)
         sound = _wav(self._sound[index], self._sampling_rate)
-        player = w.Audio(value=sound, format="wav", autoplay=False, loop=False, layout={"width": "230px"})
+        player = w.Audio(
+            value=sound, format="wav", autoplay=False, loop=False, layout={"width": "230px"}
+        )
         return w.HBox([*shown, player, buttons], layout={"align_items": "center"})
 
     def _report(self):
@@ -96,12 +110,16 @@ class LabellingPanel:
         for index, tick in self._ticks.items():
             tick.value = TICKS[index in self.loop.answers]
         left = sum(index not in self.loop.answers for index in self._batch)
-        n, total = len(self._batch), len(self.loop.labelled)
+        n = len(self._batch)
+        total = len(self.loop.labelled)
         saved = "" if self.loop.path is None else f" Saved in {escape(str(self.loop.path))}."
         if not self._batch:
             self._say(f"Everything is answered: {total} labels.{saved}")
         else:
-            self._say(f"Batch {len(self.loop.rounds)}: {n - left} of {n} answered, {total} labels in all.{saved}")
+            self._say(
+                f"Batch {len(self.loop.rounds)}: {n - left} of {n} answered, {total} labels in "
+                f"all.{saved}"
+            )
         self._more.disabled = left > 0 or not self._batch
 
     def _say(self, text):

@@ -1,4 +1,5 @@
-"""`within_reach`: rows that lie far out count as if they were nearer, so that an outlier is no group of its own."""
+"""`within_reach`: rows that lie far out count as if they were nearer, so that an outlier is no
+group of its own."""
 
 import numpy as np
 from scipy import sparse
@@ -8,12 +9,14 @@ from handful.linalg import sq_distances_to
 
 
 def within_reach(features, reach=2.0):
-    """A function that pulls rows back which lie far out, so that their length alone does not have them chosen.
+    """A function that pulls rows back which lie far out, so that their length alone does not have
+    them chosen.
 
     Parameters
     ----------
     features : array or CSR matrix, shape (pool, d)
-    reach : float, most that a row may be away from the pool's median, in units of the median distance from it
+    reach : float, most that a row may be away from the pool's median, in units of the median
+        distance from it
 
     Returns
     -------
@@ -29,7 +32,8 @@ def within_reach(features, reach=2.0):
     def pulled_sparse(rows):
         away = np.sqrt(sq_distances_to(rows, center))
         kept = np.where(away > most, most / np.maximum(away, most), 1.0)
-        # The median is zero in all columns of which less than half is stored, so that this fills in few entries.
+        # The median is zero in all columns of which less than half is stored, so that this fills in
+        # few entries.
         shift = sparse.csr_array((1.0 - kept)[:, None]) @ sparse.csr_array(center[None, :])
         return sparse.csr_array(sparse.diags_array(kept) @ rows + shift).astype(rows.dtype)
 
@@ -37,6 +41,10 @@ def within_reach(features, reach=2.0):
         if most and sparse.issparse(rows):
             return pulled_sparse(rows)
         away = np.linalg.norm(rows - center, axis=-1, keepdims=True)
-        return np.where(away > most, center + (rows - center) * (most / np.maximum(away, most)), rows) if most else rows
+        return (
+            np.where(away > most, center + (rows - center) * (most / np.maximum(away, most)), rows)
+            if most
+            else rows
+        )
 
     return pulled

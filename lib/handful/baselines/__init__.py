@@ -1,8 +1,8 @@
 """Selections that every method of the papers is compared with.
 
-All take the data themselves, or as `X` what a trained network makes of the rows, such as the embeddings of
-`handful.continual.network_views`. Each gives its rows in the order in which they count, which replay memories rely on:
-the first k rows are what it would choose for size k.
+All take the data themselves, or as `X` what a trained network makes of the rows, such as the
+embeddings of `handful.continual.network_views`. Each gives its rows in the order in which they
+count, which replay memories rely on: the first k rows are what it would choose for size k.
 """
 
 from handful.baselines.balanced import BalancedCoreset
@@ -11,4 +11,11 @@ from handful.baselines.herding import Herding
 from handful.baselines.stratified import StratifiedCoreset
 from handful.baselines.uniform import UniformCoreset
 
-__all__ = ["BalancedCoreset", "Herding", "KCenter", "KMeansPlusPlus", "StratifiedCoreset", "UniformCoreset"]
+__all__ = [
+    "BalancedCoreset",
+    "Herding",
+    "KCenter",
+    "KMeansPlusPlus",
+    "StratifiedCoreset",
+    "UniformCoreset",
+]

@@ -15,32 +15,37 @@ from handful.options import integer
 from handful.types import take_rows
 
 MAX_COLUMNS = 2000
-"""Most columns whose correlations are computed: a matrix of 32 MB, and some seconds for its eigenvectors."""
+"""Most columns whose correlations are computed: a matrix of 32 MB, and some seconds for its
+eigenvectors."""
 DEPENDENT = 1e-9
-"""A column of which this share is left, once the columns before it are taken out, is a combination of them."""
+"""A column of which this share is left, once the columns before it are taken out, is a combination
+of them."""
 
 
 class BalancedCoreset(SizedSelector):
-    """Random rows that keep the means and the shares of several columns, up to a fraction of one row.
+    """Random rows that keep the means and the shares of several columns, up to a fraction of one
+    row.
 
-    The cube method (Deville and Tillé 2004) draws rows with given inclusion probabilities, so that every weighted sum
-    is estimated without bias, and among all such draws takes one whose estimated totals of the balanced columns are the
-    totals of all rows. What is left is the rounding of its last steps, about one row in each column.
+    The cube method (Deville and Tillé 2004) draws rows with given inclusion probabilities, so that
+    every weighted sum is estimated without bias, and among all such draws takes one whose estimated
+    totals of the balanced columns are the totals of all rows. What is left is the rounding of its
+    last steps, about one row in each column.
 
-    A number is balanced in its powers up to `degree`, a word or a category in the share of each value, a tuple of
-    columns in the share of each combination of their values; y too, where `fit` gets one. Values that can expect less
-    than one row of the sample count as one. Missing values are a category of their own, and a number that is missing
-    counts as the mean besides. As `size` rows can balance about half as many columns well, more than that are replaced
-    by their leading principal components.
+    A number is balanced in its powers up to `degree`, a word or a category in the share of each
+    value, a tuple of columns in the share of each combination of their values; y too, where `fit`
+    gets one. Values that can expect less than one row of the sample count as one. Missing values
+    are a category of their own, and a number that is missing counts as the mean besides. As `size`
+    rows can balance about half as many columns well, more than that are replaced by their leading
+    principal components.
 
     Parameters
     ----------
     size : int, default=100
         Number of rows m.
-    by : column, tuple of columns, list of both, function or None, default=None
-        What is balanced beside y: columns by their name in a data frame or by their position; a tuple stands for the
-        cells of several columns; ``by(X)`` of a function is a float array of shape (n, k). None takes every column.
-        Earlier columns are balanced better than later ones.
+    by : column, tuple of columns, list of both, function or None, default=None What is balanced
+        beside y: columns by their name in a data frame or by their position; a tuple stands for the
+        cells of several columns; ``by(X)`` of a function is a float array of shape (n, k). None
+        takes every column. Earlier columns are balanced better than later ones.
     degree : int, default=1
         The highest power of a number that is balanced: 1 keeps the mean, 2 the variance, too.
     random_state : int, Generator or None, default=None
@@ -49,22 +54,23 @@ class BalancedCoreset(SizedSelector):
     ----------
     indices_ : int array of shape (m,)
         The rows, ascending.
-    weights_ : float array of shape (m,)
-        ``sample_weight`` over the probability that the row is drawn, which is proportional to ``sample_weight`` and at
-        most 1: equal weights n / m where all rows count alike.
+    weights_ : float array of shape (m,) ``sample_weight`` over the probability that the row is
+        drawn, which is proportional to ``sample_weight`` and at most 1: equal weights n / m where
+        all rows count alike.
     n_balanced_ : int
         Number of columns that were balanced, the constant not counted.
 
     Notes
     -----
     A class with fewer rows than n / m may be missed, as every draw without bias misses it at times;
-    `StratifiedCoreset` takes a row of each. The mean of a column that is no function of the balanced ones is
-    estimated as well as by a uniform draw.
+    `StratifiedCoreset` takes a row of each. The mean of a column that is no function of the
+    balanced ones is estimated as well as by a uniform draw.
 
     References
     ----------
-    J.-C. Deville and Y. Tillé (2004), Efficient balanced sampling: the cube method, Biometrika 91. The fast flight in
-    groups follows G. Chauvet and Y. Tillé (2006), A fast algorithm for balanced sampling, Computational Statistics 21.
+    J.-C. Deville and Y. Tillé (2004), Efficient balanced sampling: the cube method, Biometrika 91.
+    The fast flight in groups follows G. Chauvet and Y. Tillé (2006), A fast algorithm for balanced
+    sampling, Computational Statistics 21.
 
     Examples
     --------
@@ -106,7 +112,8 @@ class BalancedCoreset(SizedSelector):
             features = np.asarray(self.by(X), dtype=np.float64)
             if features.ndim != 2 or len(features) != X.shape[0] or not np.isfinite(features).all():
                 raise ValueError(
-                    f"by(X) must be finite numbers of shape ({X.shape[0]}, k), got shape {features.shape}"
+                    f"by(X) must be finite numbers of shape ({X.shape[0]}, k), got shape "
+                    f"{features.shape}"
                     f"{'' if np.isfinite(features).all() else ' with NaN or infinity'}."
                 )
             return features
@@ -146,13 +153,15 @@ def _cells(X, columns):
 def _check_n_columns(n_columns):
     if n_columns > MAX_COLUMNS:
         raise ValueError(
-            f"at most {MAX_COLUMNS:,} columns can be balanced, got {n_columns:,}: name some by `by`, or give a "
+            f"at most {MAX_COLUMNS:,} columns can be balanced, got {n_columns:,}: name some by "
+            "`by`, or give a "
             "function, such as by=sklearn.decomposition.TruncatedSVD(20).fit_transform."
         )
 
 
 def inclusion_probabilities(weights, size):
-    """Probabilities in proportion to positive weights, at most 1, that add up to `size`: shape (n,)."""
+    """Probabilities in proportion to positive weights, at most 1, that add up to `size`: shape
+    (n,)."""
     probabilities = np.zeros(len(weights))
     is_certain = np.zeros(len(weights), dtype=bool)
     while True:
@@ -191,7 +200,8 @@ def described(values, size, degree):
 
 
 def shares(values, size):
-    """A column of 0 and 1 for each value that can expect a row of the sample, the others as one: shape (n, k)."""
+    """A column of 0 and 1 for each value that can expect a row of the sample, the others as one:
+    shape (n, k)."""
     numbered = codes(values)
     counts = np.bincount(numbered)
     is_common = counts * size >= len(numbered)
@@ -200,10 +210,11 @@ def shares(values, size):
 
 
 def leading_columns(features, weights, most):
-    """Independent columns that span the features, or their `most` leading principal components: shape (n, k).
+    """Independent columns that span the features, or their `most` leading principal components:
+    shape (n, k).
 
-    Columns are standardised, with weights; constant ones are left out, and so is one that is a combination of those
-    before it.
+    Columns are standardised, with weights; constant ones are left out, and so is one that is a
+    combination of those before it.
 
     Parameters
     ----------
@@ -227,7 +238,8 @@ def leading_columns(features, weights, most):
 
 
 def _independent(correlations):
-    """Places of the columns that are no combination of those before them, by a Cholesky decomposition."""
+    """Places of the columns that are no combination of those before them, by a Cholesky
+    decomposition."""
     rest = correlations.copy()
     independent = []
     for column in range(len(rest)):
@@ -239,7 +251,8 @@ def _independent(correlations):
 
 
 def _as_numbers(values):
-    """A column of numbers or times as floats, NaN where one is missing; None if it holds anything else."""
+    """A column of numbers or times as floats, NaN where one is missing; None if it holds anything
+    else."""
     array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
     if array.dtype.kind in "mM":
         return np.where(np.isnat(array), np.nan, array.astype(np.int64))
@@ -255,7 +268,8 @@ def _as_numbers(values):
 
 
 def _holds_classes(target, size):
-    """Whether the entries of y are classes: words, or few enough integers that each may have two rows."""
+    """Whether the entries of y are classes: words, or few enough integers that each may have two
+    rows."""
     kind = type_of_target(target)
     is_discrete = kind in ("binary", "multiclass")
     return is_discrete and (target.dtype.kind not in "iuf" or 2 * len(np.unique(target)) <= size)

@@ -1,4 +1,5 @@
-"""Rows that lie far apart, each standing for those around it: k-means++ seeding and greedy k-center."""
+"""Rows that lie far apart, each standing for those around it: k-means++ seeding and greedy
+k-center."""
 
 from dataclasses import KW_ONLY
 from itertools import islice
@@ -15,9 +16,11 @@ from handful.checks import MAX_SEED, check_generator, check_integer, check_rows
 from handful.coreset import SizedSelector
 from handful.linalg import centred, dense, draw_along, nearest_centers, sq_distance, sq_distances_to
 
-ROUNDING = 1e-12  # squared distances that differ by this share are tied, in the dense and the sparse form of a table
+# squared distances that differ by this share are tied, in the dense and the sparse form of a table
+ROUNDING = 1e-12
 
-# Where buckets pay: they rule little out in more columns, and compiling takes as long as few distances
+# Where buckets pay: they rule little out in more columns, and compiling takes as long as few
+# distances
 FEW_COLUMNS = 8
 MANY_DISTANCES = 1 << 24
 # Rows in a bucket
@@ -35,7 +38,8 @@ class _Centers(SizedSelector):
     weighting: Literal["binary", "cells"] = "binary"
 
     def _in_a_block(self):
-        return clone(self).set_params(weighting="cells")  # so that the rows chosen stand for those around them
+        # so that the rows chosen stand for those around them
+        return clone(self).set_params(weighting="cells")
 
     def _select(self, X, y, sample_weight, rng):
         present = np.flatnonzero(sample_weight)
@@ -45,19 +49,21 @@ class _Centers(SizedSelector):
         if self.weighting == "binary":
             weights = np.full(self.size, sample_weight.sum() / self.size)
         else:
-            nearest, _ = nearest_centers(rows, dense(rows[centers]))  # the first of equally near ones, in any form
+            # the first of equally near ones, in any form
+            nearest, _ = nearest_centers(rows, dense(rows[centers]))
             weights = np.bincount(nearest, weights=sample_weight, minlength=self.size)
         return present[centers], weights
 
 
 class KMeansPlusPlus(_Centers):
-    """The rows that k-means++ seeding picks (Arthur and Vassilvitskii 2007): each far from those before it.
+    """The rows that k-means++ seeding picks (Arthur and Vassilvitskii 2007): each far from those
+    before it.
 
     Parameters
     ----------
     size : number of points m
-    weighting : "binary" gives every row the same weight, as the papers do; "cells" the summed sample_weight of the
-        rows nearest to it
+    weighting : "binary" gives every row the same weight, as the papers do; "cells" the summed
+        sample_weight of the rows nearest to it
     random_state : int, Generator or None
 
     Attributes
@@ -81,7 +87,8 @@ class KMeansPlusPlus(_Centers):
 def plain_seeds(X, weights, n, random_state):
     """Rows by k-means++ as published, one draw a step: int array, shape (n,), distinct.
 
-    The draws are those of `sklearn.cluster.kmeans_plusplus` with ``n_local_trials=1``, at half of its time.
+    The draws are those of `sklearn.cluster.kmeans_plusplus` with ``n_local_trials=1``, at half of
+    its time.
 
     Parameters
     ----------
@@ -92,14 +99,16 @@ def plain_seeds(X, weights, n, random_state):
     """
     random = np.random.RandomState(random_state)
     chosen = [i for i, _ in islice(seeds_one_by_one(X, weights, random.random_sample), n)]
-    if len(chosen) < n:  # all distinct rows are chosen: any further row will do
+    # all distinct rows are chosen: any further row will do
+    if len(chosen) < n:
         rest = np.setdiff1d(np.arange(X.shape[0]), chosen)
         return np.append(chosen, random.choice(rest, n - len(chosen), replace=False))
     return np.array(chosen)
 
 
 def seeds_one_by_one(X, weights, uniform):
-    """Yield (row, squared distances of all rows to it) for each seed of k-means++, while distinct rows are left.
+    """Yield (row, squared distances of all rows to it) for each seed of k-means++, while distinct
+    rows are left.
 
     Parameters
     ----------
@@ -108,8 +117,10 @@ def seeds_one_by_one(X, weights, uniform):
     """
     sq_norms = row_norms(X, squared=True)
     rounding = 4 * np.finfo(np.float64).eps * sq_norms
-    X = X if sparse.issparse(X) else np.asfortranarray(X)  # products with few columns are fastest so
-    closest, edges = np.full(X.shape[0], np.inf), np.cumsum(weights)
+    # products with few columns are fastest so
+    X = X if sparse.issparse(X) else np.asfortranarray(X)
+    closest = np.full(X.shape[0], np.inf)
+    edges = np.cumsum(weights)
     while edges[-1] > 0:
         i = int(draw_along(edges, uniform()))
         found = sq_norms - 2 * (X @ dense(X[[i]])[0]) + sq_norms[i]
@@ -120,7 +131,8 @@ def seeds_one_by_one(X, weights, uniform):
 
 
 class KCenter(_Centers):
-    """Greedy k-center (Gonzalez 1985): a random row, then always the row farthest from those chosen.
+    """Greedy k-center (Gonzalez 1985): a random row, then always the row farthest from those
+    chosen.
 
     Parameters
     ----------
@@ -146,7 +158,8 @@ class KCenter(_Centers):
 
 
 def farthest_first(X, n, *, rng, covered=()):
-    """Rows of `X`, each farthest from those before it and from `covered` (Gonzalez 1985). O(n) passes over X.
+    """Rows of `X`, each farthest from those before it and from `covered` (Gonzalez 1985). O(n)
+    passes over X.
 
     Parameters
     ----------
@@ -161,21 +174,24 @@ def farthest_first(X, n, *, rng, covered=()):
 
     Notes
     -----
-    For arrays of at most 8 columns, from 2^24 pairs of a row and a chosen row on, rows lie in buckets, and distances to
-    buckets that are too far off to change are not computed (Han et al. 2023, QuickFPS): ten times as fast in three
-    columns, after a second for compiling, which is kept on disk.
+    For arrays of at most 8 columns, from 2^24 pairs of a row and a chosen row on, rows lie in
+    buckets, and distances to buckets that are too far off to change are not computed (Han et al.
+    2023, QuickFPS): ten times as fast in three columns, after a second for compiling, which is kept
+    on disk.
 
     Raises
     ------
     TypeError, ValueError
         for rows that are not finite or huge, an `n` outside 1..rows and another `rng`
     """
-    X, center = check_rows(X, accept_sparse="csr"), 0.0
+    X = check_rows(X, accept_sparse="csr")
+    center = 0.0
     if sparse.issparse(X):
         X, center = centred(X)
     check_integer("n", n, most=X.shape[0], why="there are no more rows")
     check_generator(rng)
-    sq_dist, sq_norms = np.full(X.shape[0], np.inf), row_norms(X, squared=True) if sparse.issparse(X) else None
+    sq_dist = np.full(X.shape[0], np.inf)
+    sq_norms = row_norms(X, squared=True) if sparse.issparse(X) else None
     n_covered = covered.shape[0] if sparse.issparse(covered) else len(covered)
     for i in range(n_covered):
         point = dense(covered[[i]])[0] if sparse.issparse(covered) else covered[i]
@@ -185,7 +201,8 @@ def farthest_first(X, n, *, rng, covered=()):
         return _farthest_by_buckets(X, sq_dist, chosen[0], n)
     while len(chosen) < n:
         np.minimum(sq_dist, sq_distances_to(X, dense(X[chosen[-1:]])[0], sq_norms), out=sq_dist)
-        sq_dist[chosen[-1]] = -1.0  # a chosen row is not chosen again, not even where all rows are equal
+        # a chosen row is not chosen again, not even where all rows are equal
+        sq_dist[chosen[-1]] = -1.0
         chosen.append(_farthest(sq_dist))
     return np.array(chosen)
 
@@ -195,10 +212,12 @@ def _farthest(sq_dist):
 
 
 def _farthest_by_buckets(X, sq_dist, first, n):
-    # The same rows, without the distances that boxes around buckets of near rows rule out (Han et al. 2023, QuickFPS).
+    # The same rows, without the distances that boxes around buckets of near rows rule out (Han et
+    # al. 2023, QuickFPS).
     rows = cKDTree(X, leafsize=BUCKET // 2, compact_nodes=False, balanced_tree=False).indices
     whole = len(X) // BUCKET * BUCKET
-    rows[:whole].reshape(-1, BUCKET).sort(axis=1)  # the smallest index of a bucket comes first
+    # the smallest index of a bucket comes first
+    rows[:whole].reshape(-1, BUCKET).sort(axis=1)
     rows[whole:].sort()
     starts = np.arange(0, len(X), BUCKET)
     near = np.ascontiguousarray(X[rows], dtype=np.float64)
@@ -213,7 +232,8 @@ def _farthest_by_buckets(X, sq_dist, first, n):
 
 @njit(cache=True, nogil=True)
 def _walk_buckets(X, rows, edges, low, high, sq_dist, farthest, places):
-    """Fill `places`, of which the first is given, with the places in X of rows, each farthest from those before it.
+    """Fill `places`, of which the first is given, with the places in X of rows, each farthest from
+    those before it.
 
     Parameters
     ----------
@@ -250,5 +270,6 @@ def _walk_buckets(X, rows, edges, low, high, sq_dist, farthest, places):
                 while sq_dist[i] < least:
                     i += 1
                 if rows[i] < smallest:
-                    smallest, at = rows[i], i
+                    smallest = rows[i]
+                    at = i
         places[k] = at

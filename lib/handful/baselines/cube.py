@@ -1,11 +1,13 @@
-"""The cube method: random samples that are balanced, so that estimated totals equal the true ones."""
+"""The cube method: random samples that are balanced, so that estimated totals equal the true
+ones."""
 
 import numpy as np
 
 GROUP_ENTRIES = 1 << 21
 """Entries of the null vectors of all groups that are moved at the same time: 16 MiB."""
 DEPENDENT = 1e-10
-"""A constraint that is smaller than this, beside the length of its column, is met by all vectors that are left."""
+"""A constraint that is smaller than this, beside the length of its column, is met by all vectors
+that are left."""
 DECIDED = 1e-9
 """A probability this close to 0 or 1 is 0 or 1."""
 NEGLIGIBLE = 1e-11
@@ -15,17 +17,18 @@ NEGLIGIBLE = 1e-11
 def cube_sample(columns, probabilities, rng):
     """Draw a sample with given inclusion probabilities that keeps the totals of some columns.
 
-    The cube method (Deville and Tillé 2004): the vector of probabilities moves at random, without a drift, inside the
-    unit cube and along directions that change no estimated total, until its entries are 0 or 1 (the flight). When
-    fewer rows are undecided than there are columns, no such direction is left; the last column is dropped, and the
-    flight goes on (the landing). As Chauvet and Tillé (2006) do, the flight takes few rows at a time: groups of twice
-    as many rows as columns, all groups at once. Time: about ``10 n q**2`` operations.
+    The cube method (Deville and Tillé 2004): the vector of probabilities moves at random, without a
+    drift, inside the unit cube and along directions that change no estimated total, until its
+    entries are 0 or 1 (the flight). When fewer rows are undecided than there are columns, no such
+    direction is left; the last column is dropped, and the flight goes on (the landing). As Chauvet
+    and Tillé (2006) do, the flight takes few rows at a time: groups of twice as many rows as
+    columns, all groups at once. Time: about ``10 n q**2`` operations.
 
     Parameters
     ----------
-    columns : float array, shape (n, q)
-        What is balanced, the most important column first: the landing drops the last columns first. A column equal to
-        `probabilities` fixes the size of the sample, if the probabilities add up to a whole number.
+    columns : float array, shape (n, q) What is balanced, the most important column first: the
+        landing drops the last columns first. A column equal to `probabilities` fixes the size of
+        the sample, if the probabilities add up to a whole number.
     probabilities : float array, shape (n,)
         Inclusion probabilities, above 0 and at most 1.
     rng : numpy.random.Generator
@@ -33,8 +36,9 @@ def cube_sample(columns, probabilities, rng):
     Returns
     -------
     int array
-        Places of the drawn rows, ascending. The sum of ``columns / probabilities[:, None]`` over them differs from the
-        sum of `columns` over all rows by no more than the landing's at most q rows contribute.
+        Places of the drawn rows, ascending. The sum of ``columns / probabilities[:, None]`` over
+        them differs from the sum of `columns` over all rows by no more than the landing's at most q
+        rows contribute.
     """
     state = np.array(probabilities, dtype=np.float64)
     constraints = columns / state[:, None]
@@ -47,7 +51,9 @@ def cube_sample(columns, probabilities, rng):
         undecided = undecided[(state[undecided] > 0) & (state[undecided] < 1)]
     if len(undecided):
         flight, landing = _directions(constraints[undecided][None])
-        state[undecided] = _walk(state[undecided][None], np.concatenate([flight, landing], axis=2), rng)[0]
+        state[undecided] = _walk(
+            state[undecided][None], np.concatenate([flight, landing], axis=2), rng
+        )[0]
     return np.flatnonzero(state > 0.5)
 
 
@@ -63,11 +69,12 @@ def _fly(constraints, state, undecided, group_size, rng):
 
 
 def _directions(constraints):
-    """Independent directions of each group, from those that keep all constraints to one that keeps none.
+    """Independent directions of each group, from those that keep all constraints to one that keeps
+    none.
 
-    All unit vectors are candidates. Each constraint in turn is taken out of all candidates but the one on which it acts
-    most, which leaves them: Gaussian elimination with pivots of the largest size. A candidate that leaves at a
-    constraint keeps all constraints before it.
+    All unit vectors are candidates. Each constraint in turn is taken out of all candidates but the
+    one on which it acts most, which leaves them: Gaussian elimination with pivots of the largest
+    size. A candidate that leaves at a constraint keeps all constraints before it.
 
     Parameters
     ----------
@@ -105,14 +112,15 @@ def _directions(constraints):
 def _walk(state, directions, rng):
     """The states of all groups, moved along each direction in turn until an entry is 0 or 1.
 
-    Of the two ends of a direction the nearer one is the likelier, so that the expected state does not move. The entry
-    that is decided is taken out of the directions that follow, by a multiple of this direction: they keep what they
-    kept, as this one keeps at least as much.
+    Of the two ends of a direction the nearer one is the likelier, so that the expected state does
+    not move. The entry that is decided is taken out of the directions that follow, by a multiple of
+    this direction: they keep what they kept, as this one keeps at least as much.
     """
     state = state.copy()
     every = np.arange(len(state))
     for _ in range(directions.shape[2]):
-        direction, directions = directions[:, :, 0], directions[:, :, 1:]
+        direction = directions[:, :, 0]
+        directions = directions[:, :, 1:]
         size = np.abs(direction)
         moves = size > NEGLIGIBLE * np.maximum(size.max(axis=1, keepdims=True), NEGLIGIBLE)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -129,7 +137,9 @@ def _walk(state, directions, rng):
         step = np.where(can_move, np.where(goes_ahead, room_ahead, -room_behind), 0.0)
         decided = np.where(goes_ahead, first_ahead, first_behind)
         state += step[:, None] * np.where(moves, direction, 0.0)
-        state[every, decided] = np.where(can_move, np.round(state[every, decided]), state[every, decided])
+        state[every, decided] = np.where(
+            can_move, np.round(state[every, decided]), state[every, decided]
+        )
         state = np.where(state < DECIDED, 0.0, np.where(state > 1 - DECIDED, 1.0, state))
         pivot = np.where(can_move, direction[every, decided], np.inf)
         shares = directions[every, decided] / pivot[:, None]

@@ -8,7 +8,8 @@ from handful.coreset import SizedSelector
 
 
 class _EqualWeights(SizedSelector):
-    """Selectors of distinct rows of equal weight; `_order` chooses among the rows with a positive sample_weight."""
+    """Selectors of distinct rows of equal weight; `_order` chooses among the rows with a positive
+    sample_weight."""
 
     def _select(self, X, y, sample_weight, rng):
         present = np.flatnonzero(sample_weight)
@@ -18,9 +19,11 @@ class _EqualWeights(SizedSelector):
 
 
 class Herding(_EqualWeights):
-    """Rows whose running mean stays near the mean of all (Welling 2009; Algorithm 4 of iCaRL, Rebuffi et al. 2017).
+    """Rows whose running mean stays near the mean of all (Welling 2009; Algorithm 4 of iCaRL,
+    Rebuffi et al. 2017).
 
-    On gradients this is the "gradient matching" of Borsos et al. (2024), a Hilbert coreset of equal weights.
+    On gradients this is the "gradient matching" of Borsos et al. (2024), a Hilbert coreset of equal
+    weights.
 
     Parameters
     ----------
@@ -52,18 +55,23 @@ class Herding(_EqualWeights):
 def unit_rows(X):
     """Rows scaled to length one; zero rows stay."""
     largest = np.abs(X).max(axis=1, keepdims=True)
-    X = X / np.where(largest > 0, largest, 1.0)  # before squaring: squares of tiny numbers would underflow
+    # before squaring: squares of tiny numbers would underflow
+    X = X / np.where(largest > 0, largest, 1.0)
     length = np.sqrt(np.einsum("ij,ij->i", X, X))
     return X / np.where(length > 0, length, 1.0)[:, None]
 
 
 def herd(X, sample_weight, size):
-    """`size` rows of X, each the one that brings the mean of those chosen nearest to the mean of all."""
-    X = X - (sample_weight / sample_weight.sum()) @ X  # the target is now zero
+    """`size` rows of X, each the one that brings the mean of those chosen nearest to the mean of
+    all."""
+    # the target is now zero
+    X = X - (sample_weight / sample_weight.sum()) @ X
     sq_length = np.einsum("ij,ij->i", X, X)
-    chosen, total = [], np.zeros(X.shape[1])
+    chosen = []
+    total = np.zeros(X.shape[1])
     for _ in range(size):
-        scores = sq_length + 2.0 * (X @ total)  # |total + x|^2 without |total|^2
+        # |total + x|^2 without |total|^2
+        scores = sq_length + 2.0 * (X @ total)
         scores[chosen] = np.inf
         chosen.append(int(np.argmin(scores)))
         total += X[chosen[-1]]

@@ -1,4 +1,5 @@
-"""Stratified sampling: uniform sampling in which every class, or every value of a column, has its share."""
+"""Stratified sampling: uniform sampling in which every class, or every value of a column, has its
+share."""
 
 import warnings
 from dataclasses import KW_ONLY
@@ -15,24 +16,26 @@ from handful.types import as_array, canonical, is_missing
 
 
 class StratifiedCoreset(SizedSelector):
-    """Rows drawn uniformly without repetition from each stratum: from each class, or each value of a column.
+    """Rows drawn uniformly without repetition from each stratum: from each class, or each value of
+    a column.
 
-    Proportional allocation (Neyman 1934): a stratum gives rows in proportion to its weight, rounded by largest
-    remainders, and at least one. The values of X, but for the column `by`, are never read, so that they may be words,
-    categories or missing.
+    Proportional allocation (Neyman 1934): a stratum gives rows in proportion to its weight, rounded
+    by largest remainders, and at least one. The values of X, but for the column `by`, are never
+    read, so that they may be words, categories or missing.
 
     Parameters
     ----------
     size : number of points m, at least the number of strata
-    by : None, the classes of y; or a column of X, by its name in a data frame or by its position, whose values are the
-        strata. Missing values are a stratum of their own
+    by : None, the classes of y; or a column of X, by its name in a data frame or by its position,
+        whose values are the strata. Missing values are a stratum of their own
     random_state : int, Generator or None
 
     Attributes
     ----------
-    indices_ : shape (m,), in an order in which the first k rows hold each stratum in about its share
-    weights_ : shape (m,), ``sample_weight`` times the rows of the stratum over those drawn from it: an unbiased
-        estimate of every weighted sum
+    indices_ : shape (m,), in an order in which the first k rows hold each stratum in about its
+        share
+    weights_ : shape (m,), ``sample_weight`` times the rows of the stratum over those drawn from it:
+        an unbiased estimate of every weighted sum
 
     Examples
     --------
@@ -71,8 +74,10 @@ class StratifiedCoreset(SizedSelector):
         strata = codes(strata)[present]
         if self.size < len(np.unique(strata)):
             strata = self._fewer(strata, sample_weight[present])
-        mass, n_rows = np.bincount(strata, sample_weight[present] / sample_weight.max()), np.bincount(strata)
-        held = n_rows > 0  # a stratum whose rows all have weight 0 gives none
+        mass = np.bincount(strata, sample_weight[present] / sample_weight.max())
+        n_rows = np.bincount(strata)
+        # a stratum whose rows all have weight 0 gives none
+        held = n_rows > 0
         n_drawn = np.zeros(len(n_rows), dtype=int)
         n_drawn[held] = allocate(mass[held], n_rows[held], self.size)
         # The rows of each stratum in random order, of which the first are drawn.
@@ -81,8 +86,12 @@ class StratifiedCoreset(SizedSelector):
         place = np.arange(self.size) - (np.cumsum(n_drawn) - n_drawn)[stratum]
         drawn = by_stratum[(np.cumsum(n_rows) - n_rows)[stratum] + place]
         # An order in which the first k rows hold each stratum in about its share.
-        order = np.argsort((place + rng.random(len(n_drawn))[stratum]) / n_drawn[stratum], kind="stable")
-        return drawn[order], (sample_weight[drawn] * (n_rows / np.maximum(n_drawn, 1))[stratum])[order]
+        order = np.argsort(
+            (place + rng.random(len(n_drawn))[stratum]) / n_drawn[stratum], kind="stable"
+        )
+        return drawn[order], (sample_weight[drawn] * (n_rows / np.maximum(n_drawn, 1))[stratum])[
+            order
+        ]
 
     def _check_targets(self, y, dtype):
         if self.by is None:
@@ -90,12 +99,16 @@ class StratifiedCoreset(SizedSelector):
 
     def _fewer(self, strata, weights):
         raise ValueError(
-            f"size must be at least the number of strata, got size={self.size} for {self._counted(strata)}; "
+            f"size must be at least the number of strata, got size={self.size} for "
+            f"{self._counted(strata)}; "
             "UniformCoreset draws without strata."
         )
 
     def _counted(self, strata):
-        return f"{len(np.unique(strata))} {'classes in y' if self.by is None else f'values in column {self.by!r}'}"
+        return (
+            f"{len(np.unique(strata))} "
+            f"{'classes in y' if self.by is None else f'values in column {self.by!r}'}"
+        )
 
     def _in_a_stream(self):
         return _OfAStream(**self.get_params())
@@ -108,11 +121,13 @@ class StratifiedCoreset(SizedSelector):
 
 
 class _OfAStream(StratifiedCoreset):
-    """Where there are more strata than rows to choose, the smallest ones are one stratum: a stream has to go on."""
+    """Where there are more strata than rows to choose, the smallest ones are one stratum: a stream
+    has to go on."""
 
     def _fewer(self, strata, weights):
         warnings.warn(
-            f"{self._counted(strata)} for size={self.size}: the smallest of them are drawn as one, so that some give "
+            f"{self._counted(strata)} for size={self.size}: the smallest of them are drawn as one, "
+            "so that some give "
             "no row; a larger size keeps each.",
             stacklevel=2,
         )
@@ -123,7 +138,8 @@ class _OfAStream(StratifiedCoreset):
 
 
 def allocate(mass, n_rows, size):
-    """How many of `size` rows each stratum gives: in proportion to `mass`, at least 1 and at most `n_rows`.
+    """How many of `size` rows each stratum gives: in proportion to `mass`, at least 1 and at most
+    `n_rows`.
 
     Shares are rounded by largest remainders; ties go to the stratum that comes first.
 
@@ -141,7 +157,8 @@ def allocate(mass, n_rows, size):
     def shares(scale):
         return np.clip(scale * mass, 1, n_rows)
 
-    low, high = 0.0, min(float((n_rows / mass).max()), 1e300)
+    low = 0.0
+    high = min(float((n_rows / mass).max()), 1e300)
     while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if shares(middle).sum() < size else (low, middle)
     counts = np.floor(shares(high)).astype(int)
@@ -155,7 +172,8 @@ def codes(values):
 
     Parameters
     ----------
-    values : array, list or column of a data frame, shape (n,), of anything hashable; all missing values count as equal
+    values : array, list or column of a data frame, shape (n,), of anything hashable; all missing
+        values count as equal
 
     Returns
     -------
@@ -165,23 +183,31 @@ def codes(values):
     if values.dtype.kind == "O":
         found = {}
         return np.array(
-            [found.setdefault(None if is_missing(v) else v, len(found)) for v in values.tolist()], dtype=np.intp
+            [found.setdefault(None if is_missing(v) else v, len(found)) for v in values.tolist()],
+            dtype=np.intp,
         )
     _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]
 
 
 def column_of(X, by):
-    """A column of X, by its name in a data frame or its position: what the frame gives, or an array of shape (n,)."""
+    """A column of X, by its name in a data frame or its position: what the frame gives, or an array
+    of shape (n,)."""
     if len(X.shape) != 2:
-        raise ValueError(f"by={by!r} must be a column of X, but rows of shape {X.shape[1:]} have none: give y instead.")
-    names = getattr(X, "column_names", getattr(X, "columns", None))  # arrow's word, and that of other frames
+        raise ValueError(
+            f"by={by!r} must be a column of X, but rows of shape {X.shape[1:]} have none: give y "
+            "instead."
+        )
+    # arrow's word, and that of other frames
+    names = getattr(X, "column_names", getattr(X, "columns", None))
     names = [] if names is None else list(names)
     if by in names:
         by = names.index(by)
     elif not isinstance(by, Integral) or not -X.shape[1] <= by < X.shape[1]:
         known = f"its columns are {names}" if names else "its columns have no names"
-        raise ValueError(f"by must be a column of X, got by={by!r} for {X.shape[1]} columns; {known}.")
+        raise ValueError(
+            f"by must be a column of X, got by={by!r} for {X.shape[1]} columns; {known}."
+        )
     if hasattr(X, "iloc"):
         return X.iloc[:, by]
     if hasattr(X, "column_names"):

@@ -44,5 +44,9 @@ class UniformCoreset(SizedSelector):
         census = list(blocks.map(_census))
         drawn = uniform_rows(blocks, self.size, rng, np.array([n for n, *_ in census]))
         check_size(self.size, len(drawn), blocks.n)
-        self._tell_lost(united([totals for *_, totals in census]), class_totals(drawn.y, drawn.weights), stacklevel=7)
+        self._tell_lost(
+            united([totals for *_, totals in census]),
+            class_totals(drawn.y, drawn.weights),
+            stacklevel=7,
+        )
         return drawn.ids, drawn.weights

@@ -38,4 +38,6 @@ __all__ = [
     "Regularised",
 ]
 
-__getattr__, __dir__ = lazy_names(__name__, {name: "handful.models.network" for name in ("Network", "TrainConfig")})
+__getattr__, __dir__ = lazy_names(
+    __name__, {name: "handful.models.network" for name in ("Network", "TrainConfig")}
+)

@@ -1,4 +1,5 @@
-"""AnyEstimatorCoreset: points chosen for a given estimator, which is asked which of several choices suits it."""
+"""AnyEstimatorCoreset: points chosen for a given estimator, which is asked which of several choices
+suits it."""
 
 import warnings
 from dataclasses import KW_ONLY
@@ -20,74 +21,98 @@ from handful.baselines import KMeansPlusPlus, StratifiedCoreset, UniformCoreset
 from handful.bilevel.families import L2, Candidate, candidates_for, check_trainer
 from handful.bilevel.numbers import as_numbers
 from handful.bilevel.selector import BilevelCoreset
-from handful.bilevel.trials import class_totals, class_weights, exchanged, held_out_loss, select_in_proxy
+from handful.bilevel.trials import (
+    class_totals,
+    class_weights,
+    exchanged,
+    held_out_loss,
+    select_in_proxy,
+)
 from handful.checks import MAX_SEED, check_labels, validate_data
 from handful.coreset import Selector
 from handful.linalg import one_openmp_thread
 from handful.models.linear import LeastSquares, Logistic
 from handful.options import Count, CountOrZero, check_options
-from handful.trainers import input_tags_of, kind_of, seed_unset, trained, weighted_fit, why_unweighted
+from handful.trainers import (
+    input_tags_of,
+    kind_of,
+    seed_unset,
+    trained,
+    weighted_fit,
+    why_unweighted,
+)
 from handful.types import Seed, readable, take_rows
 
 
 class AnyEstimatorCoreset(Selector):
-    """The coreset that suits a given estimator: boosting, a forest, a network, neighbours, or a linear model.
+    """The coreset that suits a given estimator: boosting, a forest, a network, neighbours, or a
+    linear model.
 
-    Logistic, ridge and least-squares regression are the problem of a `BilevelCoreset` themselves: its choice from all
-    rows is taken, with optimised weights, and nothing is tried. For other estimators a coreset is chosen in the
-    features of a proxy of their family (Borsos et al. 2024, Section 3.5.2), in which a linear model stands in for
-    them. No proxy suits every data set, and on some none beats a stratified draw. So several candidates are chosen,
-    and the estimator itself decides between them (ours): some rows are held out, the estimator is trained on each
-    candidate, and the one with the least loss on the held-out rows is taken. If its weights were not optimised for its
-    rows, some of these are then exchanged for others of their class, again and again; an exchange is kept if that loss
-    falls.
+    Logistic, ridge and least-squares regression are the problem of a `BilevelCoreset` themselves:
+    its choice from all rows is taken, with optimised weights, and nothing is tried. For other
+    estimators a coreset is chosen in the features of a proxy of their family (Borsos et al. 2024,
+    Section 3.5.2), in which a linear model stands in for them. No proxy suits every data set, and
+    on some none beats a stratified draw. So several candidates are chosen, and the estimator itself
+    decides between them (ours): some rows are held out, the estimator is trained on each candidate,
+    and the one with the least loss on the held-out rows is taken. If its weights were not optimised
+    for its rows, some of these are then exchanged for others of their class, again and again; an
+    exchange is kept if that loss falls.
 
     - other linear models: logistic or ridge regression with their penalty, with optimised weights
     - trees, forests, boosting: leaves shared in random trees (`TreeLeaves`); RBF features
     - networks, nearest neighbours, kernel machines, Gaussian processes: RBF features
     - every classifier also tries the plain logistic coreset, with optimised weights
 
-    These are tried beside `n_draws` random draws: in turn by k-means++ (unless it misses a class), stratified by class,
-    and with equally many rows of each class. Weights estimate sums over all rows. Where they are not optimised, each
-    class has its weight among all rows, shared equally by its chosen rows, so that predicted probabilities are not
-    shifted towards classes that are chosen more often than they occur.
+    These are tried beside `n_draws` random draws: in turn by k-means++ (unless it misses a class),
+    stratified by class, and with equally many rows of each class. Weights estimate sums over all
+    rows. Where they are not optimised, each class has its weight among all rows, shared equally by
+    its chosen rows, so that predicted probabilities are not shifted towards classes that are chosen
+    more often than they occur.
 
-    Some 65 trainings on `size` rows often take longer than one on all rows: `handful.compare` says from how many fits
-    on that pays.
+    Some 65 trainings on `size` rows often take longer than one on all rows: `handful.compare` says
+    from how many fits on that pays.
 
     Parameters
     ----------
-    estimator : scikit-learn classifier or regressor, its options tuned at this size, or a Pipeline that ends in one:
-        then the steps before it are fitted to all rows, and the proxy sees what the estimator sees. A search or another
-        wrapper is of the family of what it trains, and trained as it is. Rows with missing values, categories or words
-        go to an estimator that takes them as they are; the proxy sees numbers in their place
+    estimator : scikit-learn classifier or regressor, its options tuned at this size, or a Pipeline
+        that ends in one: then the steps before it are fitted to all rows, and the proxy sees what
+        the estimator sees. A search or another wrapper is of the family of what it trains, and
+        trained as it is. Rows with missing values, categories or words go to an estimator that
+        takes them as they are; the proxy sees numbers in their place
     size : number of points m
-    selector : `BilevelCoreset` with options of its own, such as ``BilevelCoreset(rule="linear")``; its problem, size,
-        weighting and random_state are set here
+    selector : `BilevelCoreset` with options of its own, such as ``BilevelCoreset(rule="linear")``;
+        its problem, size, weighting and random_state are set here
     proxy : transformer to use instead of the family's, for estimators of other families
-    n_draws : draws to compare with (for regressors: k-means++ and uniform ones in turn); 0 trusts the proxies
-    n_exchanges : exchanges of rows that are tried; the estimator is trained on `size` rows for each. 0 for none
-    scoring : None for the loss of `trials_`; or what scikit-learn's `get_scorer` takes, such as "average_precision",
-        which suits a rare class: then losses are negative scores, and each choice is tried with equal weights, too,
-        with which a rare class counts for more and probabilities are not calibrated
-    n_held_out : rows on which the choices are compared, at most; a third of all rows where that is less. They cannot be
-        chosen. With 0, nothing is compared or exchanged: the choice in the family's first proxy is taken
-    memory : folder or joblib.Memory that keeps what was chosen in each proxy, as in `sklearn.pipeline.Pipeline`:
-        another estimator on the same rows, at the same size and random_state, is then only fitted to it
-    n_jobs : int or None, processes that choose and train, as in joblib; the points are those of one process
+    n_draws : draws to compare with (for regressors: k-means++ and uniform ones in turn); 0 trusts
+        the proxies
+    n_exchanges : exchanges of rows that are tried; the estimator is trained on `size` rows for
+        each. 0 for none
+    scoring : None for the loss of `trials_`; or what scikit-learn's `get_scorer` takes, such as
+        "average_precision", which suits a rare class: then losses are negative scores, and each
+        choice is tried with equal weights, too, with which a rare class counts for more and
+        probabilities are not calibrated
+    n_held_out : rows on which the choices are compared, at most; a third of all rows where that is
+        less. They cannot be chosen. With 0, nothing is compared or exchanged: the choice in the
+        family's first proxy is taken
+    memory : folder or joblib.Memory that keeps what was chosen in each proxy, as in
+        `sklearn.pipeline.Pipeline`: another estimator on the same rows, at the same size and
+        random_state, is then only fitted to it
+    n_jobs : int or None, processes that choose and train, as in joblib; the points are those of one
+        process
     random_state : int, Generator or None
     verbose : bool, whether to show a progress bar of the trainings
 
     Attributes
     ----------
     indices_ : shape (m,)
-    weights_ : shape (m,), they add up to the total sample_weight. They are all alike where the estimator's `fit` takes
-        no `sample_weight`: then nothing makes up for the shares of the classes among the chosen rows, nor for hard rows
-        that stand for few others. That raises the loss on the held-out rows, so such an estimator often ends with a
-        draw
+    weights_ : shape (m,), they add up to the total sample_weight. They are all alike where the
+        estimator's `fit` takes no `sample_weight`: then nothing makes up for the shares of the
+        classes among the chosen rows, nor for hard rows that stand for few others. That raises the
+        loss on the held-out rows, so such an estimator often ends with a draw
     encoder_ : the steps of a Pipeline before its estimator, fitted to all rows
-    trials_ : dict, candidate -> loss of the estimator on the held-out rows: log-loss in nats (probabilities of at least
-        .001), the share of errors for classifiers without probabilities, the mean squared error for regressors
+    trials_ : dict, candidate -> loss of the estimator on the held-out rows: log-loss in nats
+        (probabilities of at least .001), the share of errors for classifiers without probabilities,
+        the mean squared error for regressors
     chosen_ : str, the candidate that was taken, such as "random trees"
     exchanges_ : list of the losses on the held-out rows after each exchange that stayed
 
@@ -119,11 +144,14 @@ class AnyEstimatorCoreset(Selector):
     verbose: bool = False
 
     _needs_y = True
-    _size_per_column = np.inf  # from a sample of rows in blocks: it trains dozens of times
-    _takes_sparse = True  # under linear models
+    # from a sample of rows in blocks: it trains dozens of times
+    _size_per_column = np.inf
+    # under linear models
+    _takes_sparse = True
 
     def candidates(self, n: float) -> list:
-        """The family's candidates, or the proxy's own, for rows of total sample_weight `n`: a list of `Candidate`.
+        """The family's candidates, or the proxy's own, for rows of total sample_weight `n`: a list
+        of `Candidate`.
 
         Raises
         ------
@@ -138,7 +166,8 @@ class AnyEstimatorCoreset(Selector):
     def _steps(self):
         # (what comes before the estimator, or None; the estimator)
         if isinstance(self.estimator, Pipeline):
-            before, last = self.estimator[:-1], self.estimator[-1]
+            before = self.estimator[:-1]
+            last = self.estimator[-1]
             return (before if len(before) else None), last
         return None, self.estimator
 
@@ -146,7 +175,8 @@ class AnyEstimatorCoreset(Selector):
         return BilevelCoreset() if self.selector is None else clone(self.selector)
 
     def _check_X_y(self, X, y):
-        self.candidates(1.0)  # tells first whether the family is unknown
+        # tells first whether the family is unknown
+        self.candidates(1.0)
         before, last = self._steps()
         X = readable(X)
         rows = X
@@ -159,17 +189,20 @@ class AnyEstimatorCoreset(Selector):
         numbers, y = self._check_features(seen, y, last)
         self._rows = numbers if seen is rows else rows
         if seen is not X:
-            validate_data(self, X, skip_check_array=True)  # the number and the names of the features as they came
+            # the number and the names of the features as they came
+            validate_data(self, X, skip_check_array=True)
         if kind_of(last) != "regressor" and type_of_target(y).startswith("continuous"):
             raise ValueError(
-                f"{type(last).__name__} is a classifier, but y holds the targets of a regression (continuous numbers): "
+                f"{type(last).__name__} is a classifier, but y holds the targets of a regression "
+                "(continuous numbers): "
                 "give a regressor, or labels."
             )
         return numbers, y
 
     def _as_numbers(self, trainer, rows):
         own = self.proxy is None and self.candidates(1.0)[0].own
-        # Of several that are trained together none speaks for all: the trials show whether they take gaps.
+        # Of several that are trained together none speaks for all: the trials show whether they
+        # take gaps.
         missing = input_tags_of(trainer).allow_nan or len(trained(trainer)) > 1
         return rows if own else as_numbers(rows, missing=missing)
 
@@ -182,7 +215,8 @@ class AnyEstimatorCoreset(Selector):
             self._chooser().set_params(problem=Logistic(), size=self.size)._check_targets(y, dtype)
 
     def _check_part(self, X, y):
-        # What comes before the estimator is fitted to all rows: a part of them shows nothing but its targets.
+        # What comes before the estimator is fitted to all rows: a part of them shows nothing but
+        # its targets.
         if self._steps()[0] is None:
             return super()._check_part(X, y)
         check_options(self)
@@ -192,14 +226,18 @@ class AnyEstimatorCoreset(Selector):
         name = type(estimator).__name__
         if sparse.issparse(X) and not self._linear():
             raise ValueError(
-                f"X is sparse, and the proxies of {name} measure distances between dense rows: put a TruncatedSVD in "
-                f"front, AnyEstimatorCoreset(make_pipeline(TruncatedSVD(100), {name}())), or give a dense X. Linear "
+                f"X is sparse, and the proxies of {name} measure distances between dense rows: put "
+                "a TruncatedSVD in "
+                f"front, AnyEstimatorCoreset(make_pipeline(TruncatedSVD(100), {name}())), or give "
+                "a dense X. Linear "
                 "models take it."
             )
         try:
             return super()._check_X_y(X, y)
         except ValueError as error:
-            if not any(cause in str(error) for cause in ("could not convert string", "contains NaN")):
+            if not any(
+                cause in str(error) for cause in ("could not convert string", "contains NaN")
+            ):
                 raise
             raise ValueError(_with_way_out(error, estimator)) from error
 
@@ -210,7 +248,8 @@ class AnyEstimatorCoreset(Selector):
         tags = super().__sklearn_tags__()
         try:
             tags.input_tags.sparse = self._linear()
-        except (TypeError, ValueError):  # what is no estimator, or of no family, is refused by `fit`
+        except (TypeError, ValueError):
+            # what is no estimator, or of no family, is refused by `fit`
             tags.input_tags.sparse = False
         tags.input_tags.allow_nan = input_tags_of(self.estimator).allow_nan
         return tags
@@ -218,16 +257,22 @@ class AnyEstimatorCoreset(Selector):
     def _select(self, X, y, sample_weight, rng):
         rows = vars(self).pop("_rows")
         estimator = clone(self._steps()[1])
-        seed_unset(estimator, int(rng.integers(MAX_SEED)))  # drawn in any case, so that all see the same choices
+        # drawn in any case, so that all see the same choices
+        seed_unset(estimator, int(rng.integers(MAX_SEED)))
         trainer = weighted_fit(estimator)
         weighted = trainer.keyword is not None
         if not weighted and trained(estimator):
-            warnings.warn(f"{why_unweighted(estimator)}: all chosen rows get equal weights.", stacklevel=3)
+            warnings.warn(
+                f"{why_unweighted(estimator)}: all chosen rows get equal weights.", stacklevel=3
+            )
         labels = None if kind_of(estimator) == "regressor" else y
         select = check_memory(self.memory).cache(select_in_proxy)
-        self.trials_, self.exchanges_ = {}, []
+        self.trials_ = {}
+        self.exchanges_ = []
         if weighted and self.scoring is None and self.candidates(1.0)[0].own:
-            self.chosen_, selector, *_ = next(self._selectors(X, labels, sample_weight, weighted, rng))
+            self.chosen_, selector, *_ = next(
+                self._selectors(X, labels, sample_weight, weighted, rng)
+            )
             return select(selector, None, X, y, sample_weight)
         rest, held = self._split(labels, sample_weight, rng)
         scorer = None if self.scoring is None else get_scorer(self.scoring)
@@ -238,7 +283,8 @@ class AnyEstimatorCoreset(Selector):
                 return loss_of(indices, weights)
 
         def loss_of(indices, weights):
-            model = clone(estimator)  # as fit of an estimator with warm_start goes on from the trial before
+            # as fit of an estimator with warm_start goes on from the trial before
+            model = clone(estimator)
             try:
                 trainer.train(model.fit, take_rows(rows, indices), y[indices], weights)
             except ValueError as error:
@@ -250,59 +296,85 @@ class AnyEstimatorCoreset(Selector):
                 return held_out_loss(model, *judged, sample_weight[held])
             return -scorer(model, *judged, sample_weight=sample_weight[held])
 
-        choices, optimised, X_rest, y_rest = {}, set(), X[rest], y[rest]
+        choices = {}
+        optimised = set()
+        X_rest = X[rest]
+        y_rest = y[rest]
         with Parallel(n_jobs=self.n_jobs, return_as="generator") as parallel:
             selectors = list(self._selectors(X, labels, sample_weight, weighted, rng))
-            chosen = parallel(delayed(select)(one, proxy, X_rest, y_rest, w[rest]) for _, one, proxy, w in selectors)
+            chosen = parallel(
+                delayed(select)(one, proxy, X_rest, y_rest, w[rest])
+                for _, one, proxy, w in selectors
+            )
             for (name, selector, *_), found in zip(selectors, chosen, strict=True):
-                indices, weights = rest[found[0]], found[1]
+                indices = rest[found[0]]
+                weights = found[1]
                 if not weighted:
                     weights = np.ones(self.size)
                 elif getattr(selector, "weighting", "") == "optimised":
                     optimised.add(name)
                 else:
                     weights = class_weights(labels, sample_weight, indices, found[1])
-                if labels is None or np.isin(labels[rest], labels[indices]).all():  # k-means++ may miss a class
+                # k-means++ may miss a class
+                if labels is None or np.isin(labels[rest], labels[indices]).all():
                     choices[name] = indices, weights * (sample_weight.sum() / weights.sum())
                     if weighted and self.scoring is not None:
-                        choices[f"{name}, equal weights"] = indices, np.full(self.size, sample_weight.sum() / self.size)
+                        choices[f"{name}, equal weights"] = (
+                            indices,
+                            np.full(self.size, sample_weight.sum() / self.size),
+                        )
             if len(held) == 0:
                 self.chosen_ = next(iter(choices))
                 return choices[self.chosen_]
-            losses = list(tqdm(parallel(delayed(trial)(*c) for c in choices.values()), total=len(choices), **bar))
+            losses = list(
+                tqdm(
+                    parallel(delayed(trial)(*c) for c in choices.values()),
+                    total=len(choices),
+                    **bar,
+                )
+            )
             self.trials_ = dict(zip(choices, losses))
             self.chosen_ = min(self.trials_, key=self.trials_.get)
             indices, weights = choices[self.chosen_]
             least = self.trials_[self.chosen_]
-            ties = sum(np.isclose(loss, least, rtol=1e-9) for loss in losses)
-            if ties > len(losses) / 2:
-                warnings.warn(
-                    f"{ties} of {len(losses)} choices have the same loss, {least:.4g}: on {self.size} rows "
-                    f"{type(estimator).__name__} cannot tell them apart, as boosting that may not split so few. "
-                    f"{self.chosen_!r} is taken; raise size.",
-                    stacklevel=3,
-                )
+            self._warn_of_ties(losses, least)
             # weights that were optimised for their rows suit no others
-            left, at_once = 0 if self.chosen_ in optimised else self.n_exchanges, effective_n_jobs(self.n_jobs)
+            left = 0 if self.chosen_ in optimised else self.n_exchanges
+            at_once = effective_n_jobs(self.n_jobs)
             with tqdm(total=left, **bar) as shown:
                 while left:
-                    proposed = []  # exchanges as they follow each other if none of them is made
+                    # exchanges as they follow each other if none of them is made
+                    proposed = []
                     for _ in range(min(left, at_once)):
                         other = exchanged(indices, labels, sample_weight, rest, rng)
                         proposed.append((other, rng.bit_generator.state))
                     losses = list(parallel(delayed(trial)(other, weights) for other, _ in proposed))
                     made = next((i for i, loss in enumerate(losses) if loss < least), None)
                     if made is not None:
-                        (indices, rng.bit_generator.state), least = proposed[made], losses[made]
+                        (indices, rng.bit_generator.state) = proposed[made]
+                        least = losses[made]
                         self.exchanges_.append(least)
                     tried = len(losses) if made is None else made + 1
                     left -= tried
                     shown.update(tried)
             return indices, weights
 
+    def _warn_of_ties(self, losses, least):
+        """Say so where most choices have the least loss: then the loss says nothing of the rows."""
+        ties = sum(np.isclose(loss, least, rtol=1e-9) for loss in losses)
+        if ties <= len(losses) / 2:
+            return
+        warnings.warn(
+            f"{ties} of {len(losses)} choices have the same loss, {least:.4g}: on {self.size} rows "
+            f"{type(self._steps()[1]).__name__} cannot tell them apart, as boosting that may not "
+            f"split so few. {self.chosen_!r} is taken; raise size.",
+            stacklevel=4,
+        )
+
     @available_if(lambda self: self._classifies)
     def select_one_class(self, X: Any, sample_weight: Any, rng: Any) -> Any:
-        """A plain draw, for a part of a stream that holds one class: `BilevelCoreset.select_one_class`."""
+        """A plain draw, for a part of a stream that holds one class:
+        `BilevelCoreset.select_one_class`."""
         selector = self._chooser().set_params(problem=Logistic(), size=self.size)
         return selector.select_one_class(X, sample_weight, rng)
 
@@ -315,17 +387,23 @@ class AnyEstimatorCoreset(Selector):
         return np.setdiff1d(present, held), held
 
     def _selectors(self, X, labels, sample_weight, weighted, rng):
-        # (name, selector, proxy or None, weights) of all choices; a seed is drawn for each, whether it needs one or not
+        # (name, selector, proxy or None, weights) of all choices; a seed is drawn for each, whether
+        # it needs one or not
         seeds = iter(rng.integers(MAX_SEED, size=2 + self.n_draws).tolist())
-        proxy_seed, seed = next(seeds), next(seeds)
+        proxy_seed = next(seeds)
+        seed = next(seeds)
         for one in self.candidates(sample_weight.sum()):
             proxy = None if one.proxy is None else clone(one.proxy)
             if proxy is not None:
                 given = proxy.get_params()
-                unset = [key for key in given if key.endswith("random_state") and given[key] is None]
+                unset = [
+                    key for key in given if key.endswith("random_state") and given[key] is None
+                ]
                 proxy.set_params(**dict.fromkeys(unset, proxy_seed))
             weighting = one.weighting if weighted else "binary"
-            problem = (LeastSquares if labels is None else Logistic)(one.l2, fit_intercept=one.fit_intercept)
+            problem = (LeastSquares if labels is None else Logistic)(
+                one.l2, fit_intercept=one.fit_intercept
+            )
             options = dict(problem=problem, size=self.size, weighting=weighting, random_state=seed)
             yield one.name, self._chooser().set_params(**options), proxy, sample_weight
         scaled = StandardScaler(with_mean=not sparse.issparse(X))
@@ -342,12 +420,15 @@ class AnyEstimatorCoreset(Selector):
 
 
 def _seen(estimator, rows, y):
-    """The innermost thing that an estimator trains, if it trains one, and the rows as that sees them.
+    """The innermost thing that an estimator trains, if it trains one, and the rows as that sees
+    them.
 
     The steps of a pipeline in a search or its like are fitted to all rows.
     """
     if isinstance(estimator, Pipeline):
-        return _seen(estimator[-1], _encoded(estimator[:-1], rows, y)[1] if len(estimator) > 1 else rows, y)
+        return _seen(
+            estimator[-1], _encoded(estimator[:-1], rows, y)[1] if len(estimator) > 1 else rows, y
+        )
     inner = trained(estimator)
     return _seen(inner[0], rows, y) if len(inner) == 1 else (estimator, rows)
 
@@ -358,7 +439,8 @@ def _encoded(before, rows, y):
     if not hasattr(fitted, "transform"):
         names = ", ".join(type(step).__name__ for _, step in before.steps)
         raise ValueError(
-            f"the steps before the estimator must transform rows one by one, and one of {names} does not, as what "
+            f"the steps before the estimator must transform rows one by one, and one of {names} "
+            "does not, as what "
             "resamples rows: resample them first, then choose from these."
         )
     found = fitted.transform(rows)
@@ -367,7 +449,9 @@ def _encoded(before, rows, y):
 
 def _with_way_out(error, estimator):
     return (
-        f"{str(error).splitlines()[0]} {type(estimator).__name__} is to train on these rows: put what encodes words or "
-        "fills in what is missing in front, for example AnyEstimatorCoreset(make_pipeline(SimpleImputer(), "
+        f"{str(error).splitlines()[0]} {type(estimator).__name__} is to train on these rows: put "
+        "what encodes words or "
+        "fills in what is missing in front, for example "
+        "AnyEstimatorCoreset(make_pipeline(SimpleImputer(), "
         f"{type(estimator).__name__}()))."
     )

@@ -1,4 +1,5 @@
-"""Optimal experimental design: which experiments to make before any label is known (Section 3.4.2, Appendix A)."""
+"""Optimal experimental design: which experiments to make before any label is known (Section 3.4.2,
+Appendix A)."""
 
 from dataclasses import KW_ONLY
 from typing import Annotated, Literal
@@ -13,7 +14,8 @@ from handful.types import Seed
 ENOUGH = "without it fewer experiments than features determine nothing"
 MAX_UPDATES = 2000
 TOL = 1e-8
-# Updates of rank one lose as many digits as the leverage has; after so much, or so many, all is computed anew.
+# Updates of rank one lose as many digits as the leverage has; after so much, or so many, all is
+# computed anew.
 MAX_LEVERAGE = 1e4
 MAX_AGE = 64
 
@@ -21,9 +23,10 @@ MAX_AGE = 64
 def design_objective(X, weights, *, design="V", prior_precision=1e-2):
     """The expected error of ridge regression on weighted experiments, for noise of variance 1.
 
-    "A" is ``1/2 tr F^-1``, half the mean squared error of the parameters; "V" is ``1/(2n) tr X F^-1 X'``, half that of
-    the predictions, with ``F = X' D(w) X + prior_precision I`` (Propositions 5, 6 and 8). These are Bayesian designs
-    for a prior of variance 1 / prior_precision on the parameters. Frequentist designs have none: precision 0.
+    "A" is ``1/2 tr F^-1``, half the mean squared error of the parameters; "V" is ``1/(2n) tr X F^-1
+    X'``, half that of the predictions, with ``F = X' D(w) X + prior_precision I`` (Propositions 5,
+    6 and 8). These are Bayesian designs for a prior of variance 1 / prior_precision on the
+    parameters. Frequentist designs have none: precision 0.
 
     Parameters
     ----------
@@ -38,7 +41,8 @@ def design_objective(X, weights, *, design="V", prior_precision=1e-2):
     Raises
     ------
     ValueError
-        for bad options, shapes or negative weights, and where the experiments do not determine all parameters
+        for bad options, shapes or negative weights, and where the experiments do not determine all
+        parameters
     """
     X = check_rows(X).astype(np.float64)
     weights = check_vector(weights, "weights", len(X), least=0)
@@ -52,7 +56,8 @@ def design_objective(X, weights, *, design="V", prior_precision=1e-2):
 
 
 def design_traces(X, weights, M, prior_precision):
-    """Twice the objective, ``tr F^-1 M``, and minus twice its gradient, ``x' F^-1 M F^-1 x`` for each row (Lemma 10).
+    """Twice the objective, ``tr F^-1 M``, and minus twice its gradient, ``x' F^-1 M F^-1 x`` for
+    each row (Lemma 10).
 
     Parameters
     ----------
@@ -67,7 +72,8 @@ def design_traces(X, weights, M, prior_precision):
 def _determined(value, precision):
     if not np.isfinite(value).all():
         raise ValueError(
-            f"the experiments of these weights do not determine all parameters at prior_precision={precision:g}: take "
+            "the experiments of these weights do not determine all parameters at "
+            f"prior_precision={precision:g}: take "
             "a larger one, other weights, or scale X."
         )
     return value
@@ -79,35 +85,40 @@ def _covariance(X, weights, precision):
     values, vectors = np.linalg.eigh(F) if np.isfinite(F).all() else (np.full(len(F), np.nan), F)
     values = np.maximum(values, 0.0)
     if precision == 0:
-        values[values <= len(F) * np.finfo(np.float64).eps * values[-1]] = 0.0  # rounding, which determines nothing
+        # rounding, which determines nothing
+        values[values <= len(F) * np.finfo(np.float64).eps * values[-1]] = 0.0
     return (vectors / (values + precision)) @ vectors.T
 
 
 class OptimalDesign(Selector):
     """The experiments after which a linear model errs least, chosen from a pool without labels.
 
-    Bilevel coresets of least squares turn into classical optimal designs when the outer objective is an expectation
-    over the labels (Borsos et al. 2024, Propositions 5 to 9): the error of the parameters gives A-optimal designs, that
-    of the predictions V-optimal ones. Rows are added one by one.
+    Bilevel coresets of least squares turn into classical optimal designs when the outer objective
+    is an expectation over the labels (Borsos et al. 2024, Propositions 5 to 9): the error of the
+    parameters gives A-optimal designs, that of the predictions V-optimal ones. Rows are added one
+    by one.
 
     Parameters
     ----------
-    design : "A", smallest expected error of the parameters, or "V", of the predictions on the whole pool
+    design : "A", smallest expected error of the parameters, or "V", of the predictions on the whole
+        pool
     size : number of experiments m
-    prior_precision : noise variance over the prior variance of a parameter (the paper's lambda sigma^2), positive; a
-        small one stands for designs without a prior. The estimator is ridge regression with ``alpha=prior_precision``
-    rule : "exact" adds the row after which the objective is smallest, in closed form; "linear" the one with the
-        smallest implicit gradient, as `BilevelCoreset` does for models without closed form (Equation 4)
-    repeat : False makes every chosen experiment once; True shares out m repetitions among the chosen rows so that the
-        objective is smallest, a convex problem (Lemma 10)
+    prior_precision : noise variance over the prior variance of a parameter (the paper's lambda
+        sigma^2), positive; a small one stands for designs without a prior. The estimator is ridge
+        regression with ``alpha=prior_precision``
+    rule : "exact" adds the row after which the objective is smallest, in closed form; "linear" the
+        one with the smallest implicit gradient, as `BilevelCoreset` does for models without closed
+        form (Equation 4)
+    repeat : False makes every chosen experiment once; True shares out m repetitions among the
+        chosen rows so that the objective is smallest, a convex problem (Lemma 10)
     fit_intercept : whether the model has an intercept; its prior is that of the other parameters
     random_state : not used: the design depends on the pool alone
 
     Attributes
     ----------
     indices_ : shape (m,), in the order of selection: ``indices_[:k]`` is the design of size k
-    weights_ : shape (m,), they add up to the total sample_weight, as for every selector; ``weights_ * m / sum`` are the
-        numbers of repetitions
+    weights_ : shape (m,), they add up to the total sample_weight, as for every selector; ``weights_
+        * m / sum`` are the numbers of repetitions
     objective_ : `design_objective` of the chosen experiments
 
     Notes
@@ -149,14 +160,17 @@ class OptimalDesign(Selector):
         return chosen, weights * (sample_weight.sum() / weights.sum())
 
     def _greedy(self, X, M, absent):
-        # One row more changes F^-1 by a matrix of rank one: two matrix-vector products a step for all candidates.
-        chosen, age = [], MAX_AGE
+        # One row more changes F^-1 by a matrix of rank one: two matrix-vector products a step for
+        # all candidates.
+        chosen = []
+        age = MAX_AGE
         for _ in range(self.size):
             if age >= MAX_AGE:
                 covariance = _covariance(X[chosen], np.ones(len(chosen)), self.prior_precision)
                 Z = X @ covariance
                 leverage = np.einsum("ij,ij->i", Z, X)
-                gain = np.einsum("ij,ij->i", Z @ M, Z)  # x' F^-1 M F^-1 x
+                # x' F^-1 M F^-1 x
+                gain = np.einsum("ij,ij->i", Z @ M, Z)
                 age = 0
             scores = gain / (1.0 + leverage) if self.rule == "exact" else gain.copy()
             scores[chosen] = -np.inf
@@ -166,7 +180,8 @@ class OptimalDesign(Selector):
             chosen.append(k)
             a = covariance @ X[k]
             c = 1.0 + X[k] @ a
-            along, cross = X @ a, X @ (covariance @ (M @ a))
+            along = X @ a
+            cross = X @ (covariance @ (M @ a))
             gain += (along / c) * ((a @ M @ a / c) * along - 2.0 * cross)
             leverage -= along**2 / c
             np.maximum(leverage, 0.0, out=leverage)
@@ -178,8 +193,9 @@ class OptimalDesign(Selector):
 def optimal_repetitions(X, M, prior_precision, budget):
     """Weights of given experiments, adding up to `budget`, that minimise ``tr F^-1 M``.
 
-    F is ``X' D(w) X + prior_precision I``. The multiplicative updates of design theory (Silvey, Titterington and
-    Torsney 1978) multiply each weight by the square root of its derivative, which lowers the convex objective.
+    F is ``X' D(w) X + prior_precision I``. The multiplicative updates of design theory (Silvey,
+    Titterington and Torsney 1978) multiply each weight by the square root of its derivative, which
+    lowers the convex objective.
 
     Parameters
     ----------
@@ -196,7 +212,11 @@ def optimal_repetitions(X, M, prior_precision, budget):
     for _ in range(MAX_UPDATES):
         new, slopes = design_traces(X, weights, M, prior_precision)
         # by convexity the optimum is no further below than the difference on the left
-        if not slopes.any() or slopes.max() * budget - slopes @ weights <= TOL * new or not new < value:
+        if (
+            not slopes.any()
+            or slopes.max() * budget - slopes @ weights <= TOL * new
+            or not new < value
+        ):
             break
         value = new
         weights = weights * np.sqrt(slopes)

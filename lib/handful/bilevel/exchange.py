@@ -10,11 +10,12 @@ from handful.options import Count
 
 
 class Exchange(Strategy):
-    """Exchange swaps the points that help least for those that promise most, from a random set of full size.
+    """Exchange swaps the points that help least for those that promise most, from a random set of
+    full size.
 
-    In each step the `batch_size` chosen points of the largest implicit gradient leave and as many of the smallest
-    enter. The best set of all steps (by its outer loss) is kept, which the paper does not do: steps in batches
-    overshoot. The last point of a class stays.
+    In each step the `batch_size` chosen points of the largest implicit gradient leave and as many
+    of the smallest enter. The best set of all steps (by its outer loss) is kept, which the paper
+    does not do: steps in batches overshoot. The last point of a class stays.
 
     Parameters
     ----------
@@ -37,14 +38,16 @@ class Exchange(Strategy):
     def run(self, model, size, *, rule, weighting, labels, bar):
         """As `Strategy.run`."""
         batch_size = max(1, round(0.01 * size)) if self.batch_size is None else self.batch_size
-        best, least = list(model.indices), np.inf
+        best = list(model.indices)
+        least = np.inf
         try:
             for step in range(self.max_iter + 1):
                 model.fit()
                 newcomers = best_rows(model, batch_size, rule, batch_size)
                 loss = model.mean_loss()
                 if loss < least:
-                    best, least = list(model.indices), loss
+                    best = list(model.indices)
+                    least = loss
                 if step == self.max_iter or not len(newcomers):
                     break
                 alive = _without_worst(model, model.row_scores(), len(newcomers), labels)
@@ -52,7 +55,8 @@ class Exchange(Strategy):
                 model.keep(alive)
                 model.add(newcomers)
                 bar.update(1)
-        finally:  # an interruption leaves the best set so far, too
+        finally:
+            # an interruption leaves the best set so far, too
             if best != model.indices:
                 model.hold(best)
         model.fit()
@@ -60,7 +64,8 @@ class Exchange(Strategy):
 
 
 class Elimination(Strategy):
-    """Elimination starts from all rows and drops those of the largest implicit gradient; it suits large coresets.
+    """Elimination starts from all rows and drops those of the largest implicit gradient; it suits
+    large coresets.
 
     The last point of a class stays.
 
@@ -76,14 +81,17 @@ class Elimination(Strategy):
         batch_size = max(1, round(len(model) / 200)) if self.batch_size is None else self.batch_size
         while len(model) > size:
             model.fit()
-            alive = _without_worst(model, model.row_scores(), min(batch_size, len(model) - size), labels)
+            alive = _without_worst(
+                model, model.row_scores(), min(batch_size, len(model) - size), labels
+            )
             model.keep(alive)
             bar.update(np.count_nonzero(~alive))
         return None if weighting == "binary" else final_weights(model)
 
 
 def _without_worst(model, scores, count, labels):
-    # Mask of the chosen rows, False for the `count` of the smallest score; ties go to the smaller index.
+    # Mask of the chosen rows, False for the `count` of the smallest score; ties go to the smaller
+    # index.
     chosen = np.asarray(model.indices)
     order = np.lexsort((chosen, scores[chosen]))
     if labels is not None:

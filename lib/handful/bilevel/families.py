@@ -1,4 +1,5 @@
-"""Families of estimators: in which features, with which penalty and weights points are chosen for each."""
+"""Families of estimators: in which features, with which penalty and weights points are chosen for
+each."""
 
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -10,9 +11,12 @@ from handful.proxies import RBF, Nystrom, TreeLeaves
 from handful.trainers import kind_of, trained
 
 KERNEL = Nystrom(RBF(), n_landmarks=128)
-L2 = 1e-4  # in features of unit length: little, since what it stands in for follows single rows
-OWN = ("LogisticRegression", "LogisticRegressionCV", "Ridge", "RidgeCV", "LinearRegression")  # the problem itself
-LEAST_L2 = 1e-6  # with less, the inner problem of a handful of separable rows has no solution to rounding
+# in features of unit length: little, since what it stands in for follows single rows
+L2 = 1e-4
+# the problem itself
+OWN = ("LogisticRegression", "LogisticRegressionCV", "Ridge", "RidgeCV", "LinearRegression")
+# with less, the inner problem of a handful of separable rows has no solution to rounding
+LEAST_L2 = 1e-6
 
 
 @dataclass(frozen=True)
@@ -38,33 +42,53 @@ class Candidate:
 
 
 def linear(estimator, n):
-    """The estimator's own problem: its penalty for n rows, where it tells one, and optimised weights.
+    """The estimator's own problem: its penalty for n rows, where it tells one, and optimised
+    weights.
 
-    An `alpha` counts as that of `Ridge`, beside the sum of losses, or as that of `SGDClassifier`, beside their mean.
+    An `alpha` counts as that of `Ridge`, beside the sum of losses, or as that of `SGDClassifier`,
+    beside their mean.
     """
     given = estimator.get_params()
-    inverse, alpha = given.get("C"), given.get("alpha")
+    inverse = given.get("C")
+    alpha = given.get("alpha")
     if isinstance(inverse, Real):
         l2 = 1 / (inverse * n)
-    elif "l2" in given:  # `LinearSVM`, whose penalty stands beside the mean loss, and is that of C=1 unless it is given
+    elif "l2" in given:
+        # `LinearSVM`, whose penalty stands beside the mean loss, and is that of C=1 unless it is
+        # given
         l2 = given["l2"] or 1 / n
-    elif isinstance(alpha, Real):  # that of SGDClassifier and the like stands beside the mean loss already
+    elif isinstance(alpha, Real):
+        # that of SGDClassifier and the like stands beside the mean loss already
         l2 = alpha if "learning_rate" in given else alpha / n
-    else:  # it finds one by cross-validation, or has none
+    else:
+        # it finds one by cross-validation, or has none
         l2 = 1 / n if {"Cs", "alphas"} & given.keys() else LEAST_L2
-    squared = given.get("l1_ratio") in (None, 0.0) and given.get("penalty") in (None, "l2", "deprecated")
+    squared = given.get("l1_ratio") in (None, 0.0) and given.get("penalty") in (
+        None,
+        "l2",
+        "deprecated",
+    )
     own = type(estimator).__name__ in OWN and squared and given.get("class_weight") is None
-    return [Candidate("linear", None, max(l2, LEAST_L2), "optimised", given.get("fit_intercept", True), own)]
+    return [
+        Candidate(
+            "linear", None, max(l2, LEAST_L2), "optimised", given.get("fit_intercept", True), own
+        )
+    ]
 
 
 def trees(estimator, n):
-    """Leaves that rows share in random trees, and kernel features; trees do not mind scales, so the kernel must not."""
+    """Leaves that rows share in random trees, and kernel features; trees do not mind scales, so the
+    kernel must not."""
     proxies = {"random trees": TreeLeaves(), "RBF": make_pipeline(StandardScaler(), KERNEL)}
-    return [*(Candidate(name, proxy, L2) for name, proxy in proxies.items()), *logistic(estimator, n)]
+    return [
+        *(Candidate(name, proxy, L2) for name, proxy in proxies.items()),
+        *logistic(estimator, n),
+    ]
 
 
 def networks(estimator, n):
-    """Kernel features (an RBF serves as well as a network's tangent kernel: the paper's Table 10), and none."""
+    """Kernel features (an RBF serves as well as a network's tangent kernel: the paper's Table 10),
+    and none."""
     return [Candidate("RBF", KERNEL, L2), Candidate("linear", None, 1 / n, "optimised")]
 
 
@@ -75,30 +99,46 @@ def kernels(estimator, n):
 
 def logistic(estimator, n):
     """The plain logistic coreset, for classifiers: under boosting it is often the best of all."""
-    return [Candidate("logistic", StandardScaler(), 1 / n, "optimised")] if kind_of(estimator) == "classifier" else []
+    return (
+        [Candidate("logistic", StandardScaler(), 1 / n, "optimised")]
+        if kind_of(estimator) == "classifier"
+        else []
+    )
 
 
-# Family -> (where its classes are defined, its candidates); the first that fits counts. A module stands for all in it.
+# Family -> (where its classes are defined, its candidates); the first that fits counts. A module
+# stands for all in it.
 FAMILIES = {
     "linear": (
-        ("sklearn.linear_model", "sklearn.svm._classes.Linear", "sklearn.discriminant_analysis", "handful.svm"),
+        (
+            "sklearn.linear_model",
+            "sklearn.svm._classes.Linear",
+            "sklearn.discriminant_analysis",
+            "handful.svm",
+        ),
         linear,
     ),
     "trees": (("sklearn.tree", "sklearn.ensemble", "xgboost", "lightgbm", "catboost"), trees),
     "networks": (("sklearn.neural_network",), networks),
-    "kernels and neighbours": (("sklearn.neighbors", "sklearn.svm", "sklearn.gaussian_process"), kernels),
+    "kernels and neighbours": (
+        ("sklearn.neighbors", "sklearn.svm", "sklearn.gaussian_process"),
+        kernels,
+    ),
 }
 
 
 def check_trainer(estimator):
-    """TypeError for a class in place of an estimator, and for what neither classifies nor regresses."""
+    """TypeError for a class in place of an estimator, and for what neither classifies nor
+    regresses."""
     if isinstance(estimator, type):
         raise TypeError(
-            f"estimator must be an object, got the class {estimator.__name__}: give {estimator.__name__}()."
+            f"estimator must be an object, got the class {estimator.__name__}: give "
+            f"{estimator.__name__}()."
         )
     if not hasattr(estimator, "fit") or kind_of(estimator) not in ("classifier", "regressor"):
         raise TypeError(
-            "estimator must be a classifier or a regressor, as scikit-learn's ClassifierMixin or RegressorMixin with "
+            "estimator must be a classifier or a regressor, as scikit-learn's ClassifierMixin or "
+            "RegressorMixin with "
             f"BaseEstimator makes it, or a Pipeline that ends in one, got {estimator!r}."
         )
 
@@ -109,7 +149,8 @@ def candidates_for(estimator, n):
     Parameters
     ----------
     estimator : scikit-learn estimator, the last step of a pipeline
-    n : float, the total sample_weight of the rows, on which the strength of a linear model's penalty depends
+    n : float, the total sample_weight of the rows, on which the strength of a linear model's
+        penalty depends
 
     Raises
     ------
@@ -123,13 +164,15 @@ def candidates_for(estimator, n):
     for places, candidates in FAMILIES.values():
         if any(name.startswith(places) for name in names):
             return candidates(estimator, n)
-    # A pipeline, a grid search or a transformed target is of the family of what it trains, if not the same problem.
+    # A pipeline, a grid search or a transformed target is of the family of what it trains, if not
+    # the same problem.
     inner = [estimator.steps[-1][1]] if hasattr(estimator, "steps") else trained(estimator)
     if len(inner) == 1:
         return [replace(one, own=False) for one in candidates_for(inner[0], n)]
     known = "; ".join(f"{family} ({', '.join(places)})" for family, (places, _) in FAMILIES.items())
     raise ValueError(
-        f"{type(estimator).__name__} is of no family whose proxy is known: {known}. Give a proxy of its own, a "
+        f"{type(estimator).__name__} is of no family whose proxy is known: {known}. Give a proxy "
+        "of its own, a "
         "transformer whose features a linear model could use in its place: "
         "AnyEstimatorCoreset(estimator, proxy=Nystrom(RBF()))."
     )

@@ -1,28 +1,34 @@
-"""Tables of numbers, words and gaps as numbers: what proxies see of rows that an estimator takes as they are."""
+"""Tables of numbers, words and gaps as numbers: what proxies see of rows that an estimator takes as
+they are."""
 
 import numpy as np
 from scipy import sparse
 
 from handful.types import is_missing
 
-MOST_WORDS = 20  # of a column: the most frequent ones have a column of 0 and 1 each, as in one-hot encoding
+# of a column: the most frequent ones have a column of 0 and 1 each, as in one-hot encoding
+MOST_WORDS = 20
 
 
 def as_numbers(X, *, missing):
     """`X` itself where it holds numbers alone; else numbers that stand for its entries.
 
-    Words and categories become a column of 0 and 1 for each of the most frequent ones. A missing number counts as the
-    median of its column, beside a column that marks it; a missing word is a word.
+    Words and categories become a column of 0 and 1 for each of the most frequent ones. A missing
+    number counts as the median of its column, beside a column that marks it; a missing word is a
+    word.
 
     Parameters
     ----------
     X : array, data frame, list of rows or sparse matrix, shape (n, d)
-    missing : bool, whether numbers may be missing; if not, what is missing stays, for the caller to refuse
+    missing : bool, whether numbers may be missing; if not, what is missing stays, for the caller to
+        refuse
     """
     if sparse.issparse(X) or np.ndim(X) != 2 or not len(X):
         return X
     table = np.asarray(X)
-    if table.dtype.kind in "biu" or (table.dtype.kind == "f" and not (missing and np.isnan(table).any())):
+    if table.dtype.kind in "biu" or (
+        table.dtype.kind == "f" and not (missing and np.isnan(table).any())
+    ):
         return X
     columns = [_numbers(column, missing) for column in table.astype(object).T]
     return X if any(one is None for one in columns) else np.column_stack(columns)

@@ -1,4 +1,5 @@
-"""Selection in the features of a proxy, for selectors that must see raw rows: of a stream, of a memory."""
+"""Selection in the features of a proxy, for selectors that must see raw rows: of a stream, of a
+memory."""
 
 from dataclasses import KW_ONLY
 from typing import Any
@@ -22,16 +23,18 @@ def _knows_one_class(selector):
 
 
 class ProxyCoreset(Selector):
-    """The coreset that a selector chooses in the features of a proxy (Borsos et al. 2024, Section 3.5.2).
+    """The coreset that a selector chooses in the features of a proxy (Borsos et al. 2024, Section
+    3.5.2).
 
-    The proxy is fitted anew on the rows of every `fit`. That suits places where rows come in parts, such as the
-    selector of a `MergeReduce` or of a `ReplayBuffer`.
+    The proxy is fitted anew on the rows of every `fit`. That suits places where rows come in parts,
+    such as the selector of a `MergeReduce` or of a `ReplayBuffer`.
 
     Parameters
     ----------
-    selector : Selector that chooses among the features; `BilevelCoreset()` by default. Its own `size` and
-        `random_state` are not used
-    proxy : transformer, such as `Nystrom(NTK())`; `Nystrom(RBF())` by default. Its `random_state` is set, if it has one
+    selector : Selector that chooses among the features; `BilevelCoreset()` by default. Its own
+        `size` and `random_state` are not used
+    proxy : transformer, such as `Nystrom(NTK())`; `Nystrom(RBF())` by default. Its `random_state`
+        is set, if it has one
     size : number of points m
     random_state : int, Generator or None
 
@@ -46,7 +49,8 @@ class ProxyCoreset(Selector):
     >>> from handful.bilevel import BilevelCoreset, Logistic, ProxyCoreset
     >>> from handful.proxies import RBF, Nystrom
     >>> X, y = load_digits(return_X_y=True)
-    >>> few = ProxyCoreset(BilevelCoreset(Logistic(1e-3)), Nystrom(RBF(1e-3), n_landmarks=64), size=20, random_state=0)
+    >>> proxy = Nystrom(RBF(1e-3), n_landmarks=64)
+    >>> few = ProxyCoreset(BilevelCoreset(Logistic(1e-3)), proxy, size=20, random_state=0)
     >>> len(few.fit(X, y).indices_)
     20
     """
@@ -57,7 +61,8 @@ class ProxyCoreset(Selector):
     size: Count = 100
     random_state: Seed = None
 
-    _size_per_column = np.inf  # from a sample of rows in blocks: the proxy's columns count
+    # from a sample of rows in blocks: the proxy's columns count
+    _size_per_column = np.inf
 
     @property
     def _needs_y(self):
@@ -80,8 +85,10 @@ class ProxyCoreset(Selector):
         clone(self._chooser()).set_params(size=self.size)._check_targets(y, dtype)
 
     def __sklearn_tags__(self):
-        tags, inner = super().__sklearn_tags__(), get_tags(self._chooser())
-        tags.classifier_tags, tags.target_tags = inner.classifier_tags, inner.target_tags
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self._chooser())
+        tags.classifier_tags = inner.classifier_tags
+        tags.target_tags = inner.target_tags
         return tags
 
     def _chooser(self):
@@ -99,7 +106,9 @@ class ProxyCoreset(Selector):
     def _features_and_selector(self, X, y, rng):
         proxy = Nystrom(RBF()) if self.proxy is None else self.proxy
         if isinstance(proxy, type) or not hasattr(proxy, "fit_transform"):
-            raise TypeError(f"proxy must be a transformer, such as Nystrom(NTK()), got proxy={proxy!r}.")
+            raise TypeError(
+                f"proxy must be a transformer, such as Nystrom(NTK()), got proxy={proxy!r}."
+            )
         proxy = clone(proxy)
         if "random_state" in proxy.get_params():
             proxy.set_params(random_state=int(rng.integers(MAX_SEED)))
@@ -108,6 +117,7 @@ class ProxyCoreset(Selector):
 
     def _select(self, X, y, sample_weight, rng):
         features, selector = self._features_and_selector(X, y, rng)
-        selector._of_a_part = True  # its columns are the proxy's
+        # its columns are the proxy's
+        selector._of_a_part = True
         self.selector_ = selector.fit(features, y, sample_weight=sample_weight)
         return self.selector_.indices_, self.selector_.weights_

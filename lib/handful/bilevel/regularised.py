@@ -1,4 +1,5 @@
-"""Bilevel coresets via regularisation: sparse weights by a penalty of the outer loss (Section 3.5.3, Algorithm 2)."""
+"""Bilevel coresets via regularisation: sparse weights by a penalty of the outer loss (Section
+3.5.3, Algorithm 2)."""
 
 from dataclasses import KW_ONLY
 from functools import partial
@@ -10,28 +11,36 @@ from handful.bilevel.strategy import Strategy
 from handful.bilevel.weights import Descent, final_weights
 from handful.options import Count, CountOrZero, number
 
-MIXING = 1e-8  # the algorithm's epsilon: share of the uniform weights in every iterate
-MOST_PENALTY = 1e100  # where a larger one has long ceased to change the way
-AT_ONCE = 0.9  # share of the positive weights that a step must leave, so that the others can take over
+# the algorithm's epsilon: share of the uniform weights in every iterate
+MIXING = 1e-8
+# where a larger one has long ceased to change the way
+MOST_PENALTY = 1e100
+# share of the positive weights that a step must leave, so that the others can take over
+AT_ONCE = 0.9
 
 
 class Regularised(Strategy):
-    """Weights of all rows under a penalty that makes most of them zero (Borsos et al. 2024, Algorithm 2).
+    """Weights of all rows under a penalty that makes most of them zero (Borsos et al. 2024,
+    Algorithm 2).
 
-    All weights start equal. Projected gradient steps decrease the outer loss plus ``beta sum_i sqrt(w_i)``; the step's
-    length, which the paper leaves open, is found by backtracking. beta starts where its slope is a hundredth of the
-    implicit gradient's spread (the paper: at a small value) and is doubled when the number of positive weights
-    plateaus. At the step that crosses size m, the m largest weights stay and are optimised once more without penalty.
+    All weights start equal. Projected gradient steps decrease the outer loss plus ``beta sum_i
+    sqrt(w_i)``; the step's length, which the paper leaves open, is found by backtracking. beta
+    starts where its slope is a hundredth of the implicit gradient's spread (the paper: at a small
+    value) and is doubled when the number of positive weights plateaus. At the step that crosses
+    size m, the m largest weights stay and are optimised once more without penalty.
 
     Parameters
     ----------
-    max_iter : int, gradient steps, the algorithm's T; where they do not reach the size, the largest weights are kept
-    threshold : weight below which a row is dropped, in units of the mean weight 1 / n. The paper's 1e-4 of the total
-        weight is this for n = 100
-    plateau, shrink : beta is doubled where the last `plateau` steps have left more than the share `shrink` of the
-        positive weights (the paper: where their number was "plateauing in recent iterations")
-    polish_max_iter : int, steps of the last optimisation, without penalty, of more than 400 weights; fewer are
-        optimised by Gauss-Newton steps. 0 keeps the weights of the step that crossed the size
+    max_iter : int, gradient steps, the algorithm's T; where they do not reach the size, the largest
+        weights are kept
+    threshold : weight below which a row is dropped, in units of the mean weight 1 / n. The paper's
+        1e-4 of the total weight is this for n = 100
+    plateau, shrink : beta is doubled where the last `plateau` steps have left more than the share
+        `shrink` of the positive weights (the paper: where their number was "plateauing in recent
+        iterations")
+    polish_max_iter : int, steps of the last optimisation, without penalty, of more than 400
+        weights; fewer are optimised by Gauss-Newton steps. 0 keeps the weights of the step that
+        crossed the size
     """
 
     max_iter: Count = 1000
@@ -63,7 +72,8 @@ class Regularised(Strategy):
 
         Parameters
         ----------
-        model : Model that holds all rows that may be chosen; at each size it is left with the chosen ones
+        model : Model that holds all rows that may be chosen; at each size it is left with the
+            chosen ones
         sizes : list of int
         watch : function of the number of positive weights, called after every step, or None
 
@@ -72,9 +82,12 @@ class Regularised(Strategy):
         size, indices (m,), weights (m,) adding up to 1
         """
         rows = np.sort(model.indices)
-        n, zero = len(rows), self.threshold / len(rows)
+        n = len(rows)
+        zero = self.threshold / len(rows)
         descent = Descent(partial(_on_all, model, rows), np.full(n, 1.0 / n))
-        todo, history, beta = sorted(set(sizes), reverse=True), [], 0.01 * descent.slope.std() * 2.0 / np.sqrt(n)
+        todo = sorted(set(sizes), reverse=True)
+        history = []
+        beta = 0.01 * descent.slope.std() * 2.0 / np.sqrt(n)
 
         def support(w):
             return np.count_nonzero(w > zero)
@@ -84,14 +97,17 @@ class Regularised(Strategy):
             return beta * np.sqrt(mixed).sum(), 0.5 * beta / np.sqrt(mixed)
 
         for _ in range(self.max_iter):
-            before, positive = descent.w, support(descent.w)
+            before = descent.w
+            positive = support(descent.w)
             if watch:
                 watch(positive)
             history.append(positive)
             if len(history) > self.plateau and positive > self.shrink * history[-self.plateau - 1]:
-                beta, history = 2.0 * beta, []
+                beta = 2.0 * beta
+                history = []
             least = min(AT_ONCE * positive, positive - 1)
-            if not descent.step(penalty, lambda w, least=least: support(w) >= least):  # no way down at this penalty
+            # no way down at this penalty
+            if not descent.step(penalty, lambda w, least=least: support(w) >= least):
                 if beta > MOST_PENALTY:
                     break
                 beta = 2.0 * beta
@@ -100,7 +116,8 @@ class Regularised(Strategy):
                 yield self._snapshot(model, rows, before, todo.pop(0))
                 if not todo:
                     return
-                descent.value, descent.slope = descent.evaluate(descent.w)  # the model was used for something else
+                # the model was used for something else
+                descent.value, descent.slope = descent.evaluate(descent.w)
         for size in todo:
             yield self._snapshot(model, rows, descent.w, size)
 
@@ -115,7 +132,8 @@ class Regularised(Strategy):
 
 
 def _on_all(model, rows, w):
-    # outer loss and its gradient by the weights of all rows (lines 5 to 8); rows of weight 0 leave the inner problem
+    # outer loss and its gradient by the weights of all rows (lines 5 to 8); rows of weight 0 leave
+    # the inner problem
     alive = w[np.searchsorted(rows, model.indices)] > 0
     if not alive.all():
         model.keep(alive)

@@ -22,7 +22,12 @@ from handful.models.problem import check_problem
 from handful.options import Count
 from handful.types import Seed, Table
 
-STRATEGIES = {"forward": Forward, "exchange": Exchange, "elimination": Elimination, "regularised": Regularised}
+STRATEGIES = {
+    "forward": Forward,
+    "exchange": Exchange,
+    "elimination": Elimination,
+    "regularised": Regularised,
+}
 
 
 def _classifies(selector):
@@ -34,55 +39,60 @@ class BilevelCoreset(Selector):
 
     Three options matter; the others have defaults that suit most data.
 
-    - `problem`: what will be trained on the coreset, with the same `l2`, ``Logistic(l2=1e-2)`` for example.
+    - `problem`: what will be trained on the coreset, with the same `l2`, ``Logistic(l2=1e-2)`` for
+      example.
     - `size`: the number of points.
-    - `weighting`: "optimised", the default, makes the most of each point, for trainers that take a sample_weight;
-      "binary" is for those that do not.
+    - `weighting`: "optimised", the default, makes the most of each point, for trainers that take a
+      sample_weight; "binary" is for those that do not.
 
-    Bilevel optimisation (Borsos et al., Data Summarization via Bilevel Optimization, JMLR 2024, Algorithm 1 and
-    Section 3.5): train on the points chosen so far, ask for every other point how much the outer loss falls if it
-    joins them (the implicit gradient), take the best, repeat. The outer loss is that of the trained model on all rows,
-    the inner problem is to train it on the chosen points. Inner problems are solved as precisely as implicit gradients
-    need, which are computed for all n candidates, and each step of a linear model reads the data twice.
+    Bilevel optimisation (Borsos et al., Data Summarization via Bilevel Optimization, JMLR 2024,
+    Algorithm 1 and Section 3.5): train on the points chosen so far, ask for every other point how
+    much the outer loss falls if it joins them (the implicit gradient), take the best, repeat. The
+    outer loss is that of the trained model on all rows, the inner problem is to train it on the
+    chosen points. Inner problems are solved as precisely as implicit gradients need, which are
+    computed for all n candidates, and each step of a linear model reads the data twice.
 
     Parameters
     ----------
-    problem : Logistic (binary or multinomial), LeastSquares, a Problem of your own, or a Joint of two: what will be
-        trained on the coreset; `Logistic()` by default
+    problem : Logistic (binary or multinomial), LeastSquares, a Problem of your own, or a Joint of
+        two: what will be trained on the coreset; `Logistic()` by default
     size : number of points m
-    rule : which point is best to add; "auto" is "quadratic", and "linear" for problems that know no other (`Network`):
-        "linear" takes the smallest implicit gradient (the paper, Equation 4);
-        "quadratic" takes, among the 512 best of those, the largest decrease of the outer loss that a full Newton step
-        predicts (ours: to a small set a point is no infinitesimal step, so leverage and outer curvature count).
-        The points that leave in exchange and elimination have the largest implicit gradient under both
-    weighting : "optimised" optimises the weights each time the coreset has grown by a fifth, and at the end;
-        "binary" gives every point the weight n / m (the paper's "BiCo");
-        "corrective" optimises them after every selection (Algorithm 1 to the letter, the paper's "BiCo w/ weights"),
-        for forward selection only;
-        "auto" is "optimised", and "binary" for a `Network`, which takes no weights
-    strategy : how the set is found (Section 3.5): "forward", "exchange", "elimination" or "regularised"; with options
-        of its own `Forward(batch_size=25)`, `Exchange(max_iter=100)`, `Elimination(...)` or `Regularised(...)`
-    outer : rows of the outer loss: "train", "train+validation" (the paper's Section 5.1; every row counts alike) or
-        "validation"; `fit` takes the rows of the validation set
-    ihvp : how implicit gradients solve their linear system (Section 3.5.1): "auto" suits the problem, exactly unless it
-        is a `Network`; "exact", "cg" or "neumann"; with options of its own `Exact(damping=1e-3)`,
-        `ConjugateGradients(n_steps=100)` or `NeumannSeries(n_terms=100)`
-    random_state : int, Generator or None; draws the random start, and the rows that estimate the outer curvature
+    rule : which point is best to add; "auto" is "quadratic", and "linear" for problems that know no
+        other (`Network`): "linear" takes the smallest implicit gradient (the paper, Equation 4);
+        "quadratic" takes, among the 512 best of those, the largest decrease of the outer loss that
+        a full Newton step predicts (ours: to a small set a point is no infinitesimal step, so
+        leverage and outer curvature count). The points that leave in exchange and elimination have
+        the largest implicit gradient under both
+    weighting : "optimised" optimises the weights each time the coreset has grown by a fifth, and at
+        the end; "binary" gives every point the weight n / m (the paper's "BiCo"); "corrective"
+        optimises them after every selection (Algorithm 1 to the letter, the paper's "BiCo w/
+        weights"), for forward selection only; "auto" is "optimised", and "binary" for a `Network`,
+        which takes no weights
+    strategy : how the set is found (Section 3.5): "forward", "exchange", "elimination" or
+        "regularised"; with options of its own `Forward(batch_size=25)`, `Exchange(max_iter=100)`,
+        `Elimination(...)` or `Regularised(...)`
+    outer : rows of the outer loss: "train", "train+validation" (the paper's Section 5.1; every row
+        counts alike) or "validation"; `fit` takes the rows of the validation set
+    ihvp : how implicit gradients solve their linear system (Section 3.5.1): "auto" suits the
+        problem, exactly unless it is a `Network`; "exact", "cg" or "neumann"; with options of its
+        own `Exact(damping=1e-3)`, `ConjugateGradients(n_steps=100)` or `NeumannSeries(n_terms=100)`
+    random_state : int, Generator or None; draws the random start, and the rows that estimate the
+        outer curvature
     verbose : whether to show a progress bar
 
     Attributes
     ----------
-    indices_ : int array, shape (m,), in the order of selection: with forward selection and binary weights,
-        ``indices_[:k]`` is the coreset of size k
+    indices_ : int array, shape (m,), in the order of selection: with forward selection and binary
+        weights, ``indices_[:k]`` is the coreset of size k
     weights_ : float array, shape (m,), they add up to the total sample_weight (n by default)
     coreset_ : `Coreset`, both together
 
     Notes
     -----
-    A binary coreset is closely fitted to its inner problem: select with the problem that you will train (same l2, same
-    treatment of the intercept), and where you cannot, optimised weights, or a `Joint`
-    of several. `sample_weight` weighs
-    the rows in the outer loss; in the inner problem all chosen points count alike until their weights are optimised.
+    A binary coreset is closely fitted to its inner problem: select with the problem that you will
+    train (same l2, same treatment of the intercept), and where you cannot, optimised weights, or a
+    `Joint` of several. `sample_weight` weighs the rows in the outer loss; in the inner problem all
+    chosen points count alike until their weights are optimised.
 
     Examples
     --------
@@ -109,29 +119,39 @@ class BilevelCoreset(Selector):
     verbose: bool = False
 
     _takes_sparse = True
-    _rows_per_column, _size_per_column = 200, 4  # of blocks; measured on a9a and generated rows
+    # of blocks; measured on a9a and generated rows
+    _rows_per_column = 200
+    _size_per_column = 4
 
-    def fit(self, X: Table, y: Table = None, sample_weight: Table = None, *, validation: Any = None) -> Self:
+    def fit(
+        self, X: Table, y: Table = None, sample_weight: Table = None, *, validation: Any = None
+    ) -> Self:
         """Choose the coreset.
 
-        Ctrl-C raises KeyboardInterrupt. The points chosen so far stay in `indices_`, with equal weights: fewer than
-        `size` in forward selection, the best set so far in exchange, more than `size` in elimination.
+        Ctrl-C raises KeyboardInterrupt. The points chosen so far stay in `indices_`, with equal
+        weights: fewer than `size` in forward selection, the best set so far in exchange, more than
+        `size` in elimination.
 
         Parameters
         ----------
-        X, y, sample_weight : as in `Selector.fit`; `y` may be soft targets, shape (n, classes), for `Logistic`
-        validation : ``(X, y)`` or ``(X, y, sample_weight)`` of further rows for the outer loss; see `outer`
+        X, y, sample_weight : as in `Selector.fit`; `y` may be soft targets, shape (n, classes), for
+            `Logistic`
+        validation : ``(X, y)`` or ``(X, y, sample_weight)`` of further rows for the outer loss; see
+            `outer`
 
         Raises
         ------
         ValueError
-            as in `Selector.fit`, for options that do not go together, and for inner problems that can't be solved
+            as in `Selector.fit`, for options that do not go together, and for inner problems that
+            can't be solved
         MemoryError
-            where the inner problem of so many points needs more bytes than the machine has; nothing is allocated
+            where the inner problem of so many points needs more bytes than the machine has; nothing
+            is allocated
         """
         if validation is not None and is_blocks(X, y, sample_weight):
             raise ValueError(
-                "validation rows are for data in memory: with data in blocks the outer loss is that of them."
+                "validation rows are for data in memory: with data in blocks the outer loss is "
+                "that of them."
             )
         return self._fit(X, y, sample_weight, validation=validation)
 
@@ -141,14 +161,18 @@ class BilevelCoreset(Selector):
         rows = outer_rows(X, y, sample_weight, self.outer, validation, classes=problem.classifies)
         weighted = weighting != "binary" or isinstance(strategy, Regularised)
         model = problem.model(rows, rng, ihvp=ihvp, weighted=weighted)
-        candidates, labels, total = np.flatnonzero(sample_weight), model.labels(), sample_weight.sum()
+        candidates = np.flatnonzero(sample_weight)
+        labels = model.labels()
+        total = sample_weight.sum()
         start = strategy.start(candidates, labels, self.size, rule, rng)
         model.check_memory(max(len(start), self.size))
         bar = strategy.bar(len(candidates), len(start), self.size)
         with tqdm(disable=not self.verbose, desc="BilevelCoreset", **bar) as bar:
             model.add(start)
             try:
-                weights = strategy.run(model, self.size, rule=rule, weighting=weighting, labels=labels, bar=bar)
+                weights = strategy.run(
+                    model, self.size, rule=rule, weighting=weighting, labels=labels, bar=bar
+                )
             except KeyboardInterrupt:
                 self.indices_, self.weights_ = _weighted(model, None, total)
                 raise
@@ -158,8 +182,8 @@ class BilevelCoreset(Selector):
     def select_one_class(self, X: Table, sample_weight: Table, rng: Any) -> Any:
         """A coreset of rows of one class, for a part of a stream or a task: `fit` needs two.
 
-        One class alone has no boundary to be wrong about, so every row is as good: rows are drawn by weight, and all
-        count alike.
+        One class alone has no boundary to be wrong about, so every row is as good: rows are drawn
+        by weight, and all count alike.
 
         Returns
         -------
@@ -171,7 +195,9 @@ class BilevelCoreset(Selector):
 
     @property
     def _ranks(self):
-        strategy = STRATEGIES.get(self.strategy) if isinstance(self.strategy, str) else self.strategy
+        strategy = (
+            STRATEGIES.get(self.strategy) if isinstance(self.strategy, str) else self.strategy
+        )
         equal = self.weighting == "binary" or getattr(self._problem(), "forward_only", False)
         return equal and getattr(strategy, "ranks", False)
 
@@ -193,10 +219,13 @@ class BilevelCoreset(Selector):
     def _check_targets(self, y, dtype):
         problem, strategy, rule, *_ = self._checked_options()
         problem.check_targets(y, dtype)
-        if self._classifies and np.ndim(y) == 1:  # the start may need a row of each class
+        # the start may need a row of each class
+        if self._classifies and np.ndim(y) == 1:
             labels = np.unique(y, return_inverse=True)[1]
             with warnings.catch_warnings(action="ignore"):
-                strategy.start(np.arange(len(labels)), labels, self.size, rule, np.random.default_rng(0))
+                strategy.start(
+                    np.arange(len(labels)), labels, self.size, rule, np.random.default_rng(0)
+                )
 
     @property
     def _needs_y(self):
@@ -209,7 +238,8 @@ class BilevelCoreset(Selector):
     def _check_X_y(self, X, y, *, reset=True):
         shape = getattr(y, "shape", None) or (np.shape(y) if isinstance(y, (list, tuple)) else ())
         several = len(shape) == 2 and shape[1] > 1
-        if several and self._reads_y:  # soft targets, or what the problem's `encode` makes of it
+        # soft targets, or what the problem's `encode` makes of it
+        if several and self._reads_y:
             options = dict(accept_sparse="csr", dtype=list(self._dtypes), reset=reset)
             return validate_data(self, X, y, **options, multi_output=True)
         return super()._check_X_y(X, y, reset=reset)
@@ -218,7 +248,9 @@ class BilevelCoreset(Selector):
         if given is None:
             return None
         if not (isinstance(given, (tuple, list)) and len(given) in (2, 3)):
-            raise ValueError(f"validation must be (X, y) or (X, y, sample_weight), got {type(given).__name__}.")
+            raise ValueError(
+                f"validation must be (X, y) or (X, y, sample_weight), got {type(given).__name__}."
+            )
         try:
             return *self._check_X_y(*given[:2], reset=False), *given[2:]
         except ValueError as error:
@@ -227,19 +259,28 @@ class BilevelCoreset(Selector):
     def _checked_options(self):
         problem = self._problem()
         check_problem(problem)
-        strategy = named_option("strategy", self.strategy, STRATEGIES, Strategy, "Forward(batch_size=25)")
-        forward, weighting = isinstance(strategy, Forward), self.weighting
+        strategy = named_option(
+            "strategy", self.strategy, STRATEGIES, Strategy, "Forward(batch_size=25)"
+        )
+        forward = isinstance(strategy, Forward)
+        weighting = self.weighting
         if weighting == "corrective" and not forward:
             raise ValueError(
-                "weighting='corrective' optimises the weights after every selection of forward selection; with "
+                "weighting='corrective' optimises the weights after every selection of forward "
+                "selection; with "
                 f"strategy={self.strategy!r} take 'optimised', which does so at the end."
             )
         if weighting == "auto":
             weighting = "binary" if problem.forward_only else "optimised"
-        rule = ("linear" if problem.forward_only else "quadratic") if self.rule == "auto" else self.rule
+        rule = (
+            ("linear" if problem.forward_only else "quadratic")
+            if self.rule == "auto"
+            else self.rule
+        )
         if problem.forward_only and not (forward and rule == "linear" and weighting == "binary"):
             raise ValueError(
-                "BilevelCoreset must have strategy='forward' (or a Forward), rule='linear' (or 'auto') and "
+                "BilevelCoreset must have strategy='forward' (or a Forward), rule='linear' (or "
+                "'auto') and "
                 f"weighting='binary' (or 'auto') for {type(problem).__name__}, got "
                 f"{(self.strategy, self.rule, self.weighting)}."
             )
@@ -250,4 +291,6 @@ class BilevelCoreset(Selector):
 
 def _weighted(model, weights, total):
     m = len(model)
-    return np.array(model.indices, dtype=np.intp), total * (np.full(m, 1.0 / m) if weights is None else weights)
+    return np.array(model.indices, dtype=np.intp), total * (
+        np.full(m, 1.0 / m) if weights is None else weights
+    )

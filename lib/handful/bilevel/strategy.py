@@ -1,4 +1,5 @@
-"""What `BilevelCoreset` asks of a strategy, the ranking of rows that strategies share, and forward selection."""
+"""What `BilevelCoreset` asks of a strategy, the ranking of rows that strategies share, and forward
+selection."""
 
 import warnings
 from contextlib import suppress
@@ -11,19 +12,23 @@ from handful.bilevel.weights import optimise_weights
 from handful.checks import ConvergenceError
 from handful.options import Count, Options
 
-START = {"linear": 10, "quadratic": 2}  # the first is the paper's
-# Weights are optimised again each time the coreset has grown by this factor, in so many Gauss-Newton steps; 1.2 ends
-# at the same loss as after every single point, at a third of the cost.
+# the first is the paper's
+START = {"linear": 10, "quadratic": 2}
+# Weights are optimised again each time the coreset has grown by this factor, in so many
+# Gauss-Newton steps; 1.2 ends at the same loss as after every single point, at a third of the cost.
 GROWTH = {"binary": np.inf, "optimised": 1.2, "corrective": 1.0}
 STEPS_ON_THE_WAY = 3
-RISE = 1e-3  # share by which the outer loss may end above the least on the way
-REFILLS = 4  # times that points whose optimal weight is zero make room for others
+# share by which the outer loss may end above the least on the way
+RISE = 1e-3
+# times that points whose optimal weight is zero make room for others
+REFILLS = 4
 
 
 class Strategy(Options):
     """Base class: how the set is found. A subclass implements `start`, `bar` and `run`."""
 
-    ranks = False  # whether, with equal weights, the first k points are the coreset of size k
+    # whether, with equal weights, the first k points are the coreset of size k
+    ranks = False
 
     def start(self, rows, labels, size, rule, rng):
         """Rows to begin with: all that may be chosen, unless a subclass draws some of them.
@@ -38,7 +43,8 @@ class Strategy(Options):
         return rows
 
     def bar(self, n, n_start, size):
-        """Options of the progress bar, a tqdm: its total, unit and so on, for `n` rows that may be chosen."""
+        """Options of the progress bar, a tqdm: its total, unit and so on, for `n` rows that may be
+        chosen."""
         return dict(total=n - size, unit="point")
 
     def run(self, model, size, *, rule, weighting, labels, bar):
@@ -76,10 +82,18 @@ def random_start(rows, labels, n_start, size, rng, *, every_class=True):
         return start[:size]
     classes = np.unique(labels[rows])
     if len(classes) < 2:
-        raise ValueError("all rows with a positive sample_weight have the same label: two classes are needed.")
+        raise ValueError(
+            "all rows with a positive sample_weight have the same label: two classes are needed."
+        )
     if size < len(classes):
-        way = " For targets of a regression take LeastSquares(...)." if len(classes) > len(rows) // 10 else ""
-        raise ValueError(f"size must be at least {len(classes)}, one point of each class, got size={size}.{way}")
+        way = (
+            " For targets of a regression take LeastSquares(...)."
+            if len(classes) > len(rows) // 10
+            else ""
+        )
+        raise ValueError(
+            f"size must be at least {len(classes)}, one point of each class, got size={size}.{way}"
+        )
     found, first = np.unique(labels[start], return_index=True)
     heads = start[np.sort(first)].tolist()
     for label in np.setdiff1d(classes, found):
@@ -90,7 +104,8 @@ def random_start(rows, labels, n_start, size, rng, *, every_class=True):
 
 
 def best_rows(model, count, rule, batch_size=1, free_weights=False):
-    """Rows of the largest score, best first; ties go to the smaller index. The model must be trained.
+    """Rows of the largest score, best first; ties go to the smaller index. The model must be
+    trained.
 
     Raises
     ------
@@ -98,11 +113,13 @@ def best_rows(model, count, rule, batch_size=1, free_weights=False):
         if a score is not a finite number
     """
     scores = model.linear_scores()
-    top = scores.max(initial=-np.inf)  # nan if any score is
+    # nan if any score is
+    top = scores.max(initial=-np.inf)
     if np.isnan(top) or top == np.inf:
         wrong = np.flatnonzero(np.isnan(scores) | (scores == np.inf))
         raise ConvergenceError(
-            f"the scores of {len(wrong)} of {len(scores)} rows are not finite (first: row {wrong[0]}): their features "
+            f"the scores of {len(wrong)} of {len(scores)} rows are not finite (first: row "
+            f"{wrong[0]}): their features "
             "or losses are too large for the model's type; scale the data."
         )
     quadratic = rule == "quadratic"
@@ -112,27 +129,31 @@ def best_rows(model, count, rule, batch_size=1, free_weights=False):
 
 
 def top_candidates(scores, k):
-    """Indices of the `k` largest finite scores (of all if they are fewer), ascending; ties go to the smaller index."""
+    """Indices of the `k` largest finite scores (of all if they are fewer), ascending; ties go to
+    the smaller index."""
     chosen = np.arange(len(scores)) if k > 1 else scores.argmax(keepdims=True)
     if len(chosen) > k:
         chosen = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])
-    if len(chosen) > k:  # where they tie
+    # where they tie
+    if len(chosen) > k:
         chosen = np.sort(chosen[np.argsort(-scores[chosen], kind="stable")[:k]])
     return chosen[scores[chosen] > -np.inf]
 
 
 class Forward(Strategy):
-    """Forward selection adds the best points to a few random ones (Borsos et al. 2024, Algorithm 1 and Section 3.5.1).
+    """Forward selection adds the best points to a few random ones (Borsos et al. 2024, Algorithm 1
+    and Section 3.5.1).
 
     Parameters
     ----------
-    batch_size : int, points added a step. None: one, and a tenth of the coreset for a `Network`, which is trained anew
-        in every step
-    n_start : int, random points to start from. None: 10 for the linear rule, as in the paper, and 2 for the quadratic
-        one, which makes better use of them. Where they are all of the coreset, nothing is selected, and a UserWarning
-        says so
-    every_class : whether the start holds a point of each class, however few `n_start` are. False suits coresets that
-        may be smaller than the number of classes, of models whose penalty covers the intercept
+    batch_size : int, points added a step. None: one, and a tenth of the coreset for a `Network`,
+        which is trained anew in every step
+    n_start : int, random points to start from. None: 10 for the linear rule, as in the paper, and 2
+        for the quadratic one, which makes better use of them. Where they are all of the coreset,
+        nothing is selected, and a UserWarning says so
+    every_class : whether the start holds a point of each class, however few `n_start` are. False
+        suits coresets that may be smaller than the number of classes, of models whose penalty
+        covers the intercept
     """
 
     batch_size: Count | None = None
@@ -148,7 +169,8 @@ class Forward(Strategy):
         start = random_start(rows, labels, n_start, size, rng, every_class=self.every_class)
         if size == len(start) < len(rows):
             warnings.warn(
-                f"all {size} points are of the random start (n_start={n_start}), so that nothing was selected: "
+                f"all {size} points are of the random start (n_start={n_start}), so that nothing "
+                "was selected: "
                 "take a smaller n_start, or a larger size.",
                 UserWarning,
                 stacklevel=5,
@@ -162,9 +184,10 @@ class Forward(Strategy):
     def run(self, model, size, *, rule, weighting, labels, bar):
         """As `Strategy.run`.
 
-        Optimised weights can lead astray where points are fewer than features and nearly interpolated: the outer loss
-        is then larger in the end than it was on the way. In that case points are chosen anew for equal weights, these
-        are optimised at the end, and the better one of the two sets is taken.
+        Optimised weights can lead astray where points are fewer than features and nearly
+        interpolated: the outer loss is then larger in the end than it was on the way. In that case
+        points are chosen anew for equal weights, these are optimised at the end, and the better one
+        of the two sets is taken.
         """
         start = list(model.indices)
         weights, least = self._grow(model, size, rule, weighting, bar)
@@ -173,7 +196,8 @@ class Forward(Strategy):
         found = list(model.indices)
         model.hold(start)
         bar.reset()
-        with suppress(ConvergenceError):  # data that equal weights do not bear keep the first set
+        # data that equal weights do not bear keep the first set
+        with suppress(ConvergenceError):
             self._grow(model, size, rule, "binary", bar)
             others = optimise_weights(model)
             if model.outer_loss() < loss:
@@ -182,15 +206,20 @@ class Forward(Strategy):
         return weights
 
     def _grow(self, model, size, rule, weighting, bar):
-        # The weights of `size` points, None for equal ones, and the least outer loss that weights had on the way.
-        batch_size, weights, least = self.batch_size or 1, None, np.inf
+        # The weights of `size` points, None for equal ones, and the least outer loss that weights
+        # had on the way.
+        batch_size = self.batch_size or 1
+        weights = None
+        least = np.inf
         for refill in range(REFILLS + 1):
-            optimised = len(model) if refill else 1  # the size at which the weights were last optimised
+            # the size at which the weights were last optimised
+            optimised = len(model) if refill else 1
             while len(model) < size:
                 count = min(batch_size, size - len(model))
                 weights = _with_newcomers(weights, len(model))
                 if len(model) >= GROWTH[weighting] * optimised:
-                    weights, optimised = optimise_weights(model, weights, max_iter=STEPS_ON_THE_WAY), len(model)
+                    weights = optimise_weights(model, weights, max_iter=STEPS_ON_THE_WAY)
+                    optimised = len(model)
                     least = min(least, model.outer_loss())
                 else:
                     model.fit(weights)
@@ -213,7 +242,9 @@ def _worth_refilling(model, n_dead, rule):
     # whether that many points like the best one would lower the outer loss by a thousandth
     loss = model.mean_loss()
     best = best_rows(model, 1, rule, 1, True)
-    return len(best) > 0 and n_dead * model.predicted_gains(best, free_weights=True)[0] > 1e-3 * loss
+    return (
+        len(best) > 0 and n_dead * model.predicted_gains(best, free_weights=True)[0] > 1e-3 * loss
+    )
 
 
 def _with_newcomers(weights, s):

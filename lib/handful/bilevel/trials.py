@@ -1,17 +1,21 @@
-"""What a trial of rows needs: a choice in a proxy, weights and exchanges by class, and the loss on held-out rows."""
+"""What a trial of rows needs: a choice in a proxy, weights and exchanges by class, and the loss on
+held-out rows."""
 
 import numpy as np
 from sklearn.metrics import mean_squared_error, zero_one_loss
 
 from handful.trainers import kind_of
 
-LEAST_PROBABILITY = 1e-3  # of a class: forests and neighbours give 0, of which the logarithm is infinite
+# of a class: forests and neighbours give 0, of which the logarithm is infinite
+LEAST_PROBABILITY = 1e-3
 
 
 def select_in_proxy(selector, proxy, X, y, sample_weight):
-    """What a selector chooses in a proxy's features of the rows, or in the rows themselves: ``(indices, weights)``."""
+    """What a selector chooses in a proxy's features of the rows, or in the rows themselves:
+    ``(indices, weights)``."""
     if proxy is not None:
-        X = proxy.fit_transform(X, y).astype(np.float32)  # which selection reads fastest
+        # which selection reads fastest
+        X = proxy.fit_transform(X, y).astype(np.float32)
     # What looks at no labels gets none: a class that one draw of several misses is no news.
     selector.fit(X, y if selector._needs_y else None, sample_weight=sample_weight)
     return selector.indices_, selector.weights_
@@ -26,21 +30,24 @@ def class_totals(labels, sample_weight):
 
 
 def class_weights(labels, sample_weight, indices, weights=None):
-    """Weights of some rows (None: alike), scaled so that each class has its sample_weight; one class if no labels."""
+    """Weights of some rows (None: alike), scaled so that each class has its sample_weight; one
+    class if no labels."""
     weights = np.ones(len(indices)) if weights is None else weights
     own = class_totals(None if labels is None else labels[indices], weights)
     return weights * (class_totals(labels, sample_weight)[indices] / own)
 
 
 def exchanged(indices, labels, sample_weight, rows, rng):
-    """The chosen rows with a tenth of them exchanged for other `rows` of their class, drawn by weight.
+    """The chosen rows with a tenth of them exchanged for other `rows` of their class, drawn by
+    weight.
 
     Labels None count as one class; where a class has too few other rows, fewer are exchanged.
     """
     free = np.zeros(len(sample_weight), dtype=bool)
     free[rows] = True
     free[indices] = False
-    indices, others = indices.copy(), np.flatnonzero(free)
+    indices = indices.copy()
+    others = np.flatnonzero(free)
     places = rng.choice(len(indices), -(-len(indices) // 10), replace=False)
     classes = np.zeros(len(sample_weight), dtype=np.intp) if labels is None else labels
     for label in np.unique(classes[indices[places]]):
@@ -53,9 +60,11 @@ def exchanged(indices, labels, sample_weight, rows, rng):
 
 
 def held_out_loss(model, X, y, sample_weight=None):
-    """Loss of a fitted model: log-loss (nats), the share of errors without probabilities, or the mean squared error.
+    """Loss of a fitted model: log-loss (nats), the share of errors without probabilities, or the
+    mean squared error.
 
-    Probabilities count as at least `LEAST_PROBABILITY`, before they are made to add up to one again.
+    Probabilities count as at least `LEAST_PROBABILITY`, before they are made to add up to one
+    again.
     """
     if kind_of(model) == "regressor":
         return float(mean_squared_error(y, model.predict(X), sample_weight=sample_weight))
@@ -64,5 +73,9 @@ def held_out_loss(model, X, y, sample_weight=None):
     shares = np.maximum(model.predict_proba(X), LEAST_PROBABILITY)
     at = np.searchsorted(model.classes_, y)
     known = model.classes_[np.minimum(at, len(model.classes_) - 1)] == y
-    own = np.where(known, shares[np.arange(len(y)), np.where(known, at, 0)] / shares.sum(axis=1), LEAST_PROBABILITY)
+    own = np.where(
+        known,
+        shares[np.arange(len(y)), np.where(known, at, 0)] / shares.sum(axis=1),
+        LEAST_PROBABILITY,
+    )
     return float(np.average(-np.log(own), weights=sample_weight))

@@ -1,4 +1,5 @@
-"""Outer optimisation: the weights of a given set of points that make training on them best on all the data."""
+"""Outer optimisation: the weights of a given set of points that make training on them best on all
+the data."""
 
 from functools import partial
 
@@ -6,7 +7,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import nnls
 
-GAUSS_NEWTON_BELOW = 400  # points up to which an s x s matrix is cheap
+# points up to which an s x s matrix is cheap
+GAUSS_NEWTON_BELOW = 400
 
 
 def on_simplex(w):
@@ -18,10 +20,12 @@ def on_simplex(w):
 
 
 def simplex_quadratic(Q, b, start):
-    """Minimise ``1/2 c' Q c - b' c`` over the simplex: a non-negative least squares problem (Lawson and Hanson 1974).
+    """Minimise ``1/2 c' Q c - b' c`` over the simplex: a non-negative least squares problem (Lawson
+    and Hanson 1974).
 
-    On the simplex the objective is half the square of ``G c`` with ``G = R - r 1'``, where ``Q = R' R`` and
-    ``b = R' r``. A penalty ``(1' c - 1)^2 / 2`` in place of the constraint changes the length of the solution alone.
+    On the simplex the objective is half the square of ``G c`` with ``G = R - r 1'``, where ``Q = R'
+    R`` and ``b = R' r``. A penalty ``(1' c - 1)^2 / 2`` in place of the constraint changes the
+    length of the solution alone.
 
     Parameters
     ----------
@@ -36,8 +40,13 @@ def simplex_quadratic(Q, b, start):
     try:
         R = np.linalg.cholesky(Q).T
         G = R - solve_triangular(R, b, trans="T")[:, None]
-        c, _ = nnls(np.vstack([G / np.abs(G).max(), np.ones(s)]), np.append(np.zeros(s), 1.0), maxiter=30 * s)
-    except (ValueError, RuntimeError):  # LinAlgError among them, and what is not finite
+        c, _ = nnls(
+            np.vstack([G / np.abs(G).max(), np.ones(s)]),
+            np.append(np.zeros(s), 1.0),
+            maxiter=30 * s,
+        )
+    except (ValueError, RuntimeError):
+        # LinAlgError among them, and what is not finite
         return start
     return c / c.sum()
 
@@ -45,10 +54,11 @@ def simplex_quadratic(Q, b, start):
 def optimise_weights(model, weights=None, *, max_iter=20, tol=1e-5):
     """Weights of the selected points that minimise the outer loss (line 6 of Algorithm 1).
 
-    Where the paper takes 150 steps of Adam along the implicit gradient, these are Gauss-Newton steps: the parameters
-    are linearised in the weights (the implicit function theorem), the outer loss is followed to second order, and the
-    quadratic model is minimised over the simplex, kept close to the current weights by a Levenberg-Marquardt term that
-    grows until the outer loss decreases. The weights stay on the simplex, so that the inner problem keeps its penalty.
+    Where the paper takes 150 steps of Adam along the implicit gradient, these are Gauss-Newton
+    steps: the parameters are linearised in the weights (the implicit function theorem), the outer
+    loss is followed to second order, and the quadratic model is minimised over the simplex, kept
+    close to the current weights by a Levenberg-Marquardt term that grows until the outer loss
+    decreases. The weights stay on the simplex, so that the inner problem keeps its penalty.
 
     Parameters
     ----------
@@ -68,7 +78,8 @@ def optimise_weights(model, weights=None, *, max_iter=20, tol=1e-5):
     for _ in range(max_iter):
         Q, slope = model.weight_quadratic()
         scale = np.trace(Q) / s
-        if scale < np.finfo(float).tiny:  # the weights change nothing
+        # the weights change nothing
+        if scale < np.finfo(float).tiny:
             break
         decrease = 0.0
         while decrease <= 0.0 and damping < 1e6:
@@ -96,7 +107,8 @@ class Descent:
     """
 
     def __init__(self, evaluate, w):
-        self.evaluate, self.w = evaluate, w
+        self.evaluate = evaluate
+        self.w = w
         self.value, self.slope = evaluate(w)
         self._length = self._first_length()
 
@@ -104,7 +116,8 @@ class Descent:
         return 0.1 / (len(self.w) * max(self.slope.std(), np.finfo(float).tiny))
 
     def step(self, extra=None, allows=None):
-        """A step, shortened until value and `extra` decrease; False, and nothing moves, where none does.
+        """A step, shortened until value and `extra` decrease; False, and nothing moves, where none
+        does.
 
         Parameters
         ----------
@@ -112,7 +125,8 @@ class Descent:
         allows : function of weights, False for those that no step may end at; None allows all
         """
         more, steeper = (0.0, 0.0) if extra is None else extra(self.w)
-        value, slope = self.value + more, self.slope + steeper
+        value = self.value + more
+        slope = self.slope + steeper
         for _ in range(40):
             trial = on_simplex(self.w - self._length * slope)
             move = trial - self.w
@@ -124,7 +138,9 @@ class Descent:
             new, gradient = self.evaluate(trial)
             reached = new if extra is None else new + extra(trial)[0]
             if reached <= value - 1e-4 * (move @ move) / self._length:
-                self.w, self.value, self.slope = trial, new, gradient
+                self.w = trial
+                self.value = new
+                self.slope = gradient
                 self._length *= 1.5
                 return True
             self._length *= 0.4
@@ -133,7 +149,8 @@ class Descent:
 
 
 def descend(model, weights=None, *, max_iter=30, tol=1e-5):
-    """Weights that decrease the outer loss, by projected gradient steps, for more points than an s x s matrix allows.
+    """Weights that decrease the outer loss, by projected gradient steps, for more points than an s
+    x s matrix allows.
 
     Parameters
     ----------
@@ -155,7 +172,8 @@ def descend(model, weights=None, *, max_iter=30, tol=1e-5):
 
 
 def final_weights(model, weights=None, *, max_iter=30):
-    """Weights that minimise the outer loss, by Gauss-Newton steps for few points and by projected gradients for many.
+    """Weights that minimise the outer loss, by Gauss-Newton steps for few points and by projected
+    gradients for many.
 
     Parameters
     ----------

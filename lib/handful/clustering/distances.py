@@ -1,4 +1,5 @@
-"""Distances by matrix products, made exact by measuring again what rounding leaves open; quantisation error."""
+"""Distances by matrix products, made exact by measuring again what rounding leaves open;
+quantisation error."""
 
 import numpy as np
 from scipy import sparse
@@ -8,16 +9,19 @@ from handful.blocks import as_blocks, is_blocks
 from handful.checks import check_rows, check_sample_weight
 from handful.linalg import measured, nearest_center, nearest_centers
 
-MANY = 2048  # an inverted file pays for more centres than this
-LISTED = 4  # cells in which each centre is listed
-RELATIVE = 1e-8  # largest error of a squared distance, relative to it
+# an inverted file pays for more centres than this
+MANY = 2048
+# cells in which each centre is listed
+LISTED = 4
+# largest error of a squared distance, relative to it
+RELATIVE = 1e-8
 
 
 def sq_distances(X, centers):
     """Squared distances of all rows to all centres, each with an error of at most 1e-8 of itself.
 
-    Matrix products give most of them; pairs that are closer than their rounding allows are measured again, from their
-    differences.
+    Matrix products give most of them; pairs that are closer than their rounding allows are measured
+    again, from their differences.
 
     Parameters
     ----------
@@ -28,11 +32,16 @@ def sq_distances(X, centers):
     -------
     float64 array, shape (n, C), in squared units of X
     """
-    X, centers = X.astype(np.float64), np.asarray(centers, dtype=np.float64)
-    shift = 0.0 if sparse.issparse(X) else np.median(centers, axis=0)  # what would make a sparse matrix dense
-    rows, near = X if sparse.issparse(X) else X - shift, centers - shift
-    own, others = row_norms(rows, squared=True), row_norms(near, squared=True)
-    found = rows @ near.T  # what follows is done in place: this array is the largest
+    X = X.astype(np.float64)
+    centers = np.asarray(centers, dtype=np.float64)
+    # what would make a sparse matrix dense
+    shift = 0.0 if sparse.issparse(X) else np.median(centers, axis=0)
+    rows = X if sparse.issparse(X) else X - shift
+    near = centers - shift
+    own = row_norms(rows, squared=True)
+    others = row_norms(near, squared=True)
+    # what follows is done in place: this array is the largest
+    found = rows @ near.T
     found *= -2
     found += own[:, None]
     found += others
@@ -43,12 +52,14 @@ def sq_distances(X, centers):
 
 
 def quantization_error(X, centers, sample_weight=None):
-    """Sum over all rows of the squared distance to the nearest of all centres: the k-means objective, exact.
+    """Sum over all rows of the squared distance to the nearest of all centres: the k-means
+    objective, exact.
 
     Parameters
     ----------
-    X : array, shape (n, d); float32 is searched in float32 and measured in float64. Or what is read block by block:
-        files, dask data, `handful.blocks.Blocks`, an array that exceeds half of the memory
+    X : array, shape (n, d); float32 is searched in float32 and measured in float64. Or what is read
+        block by block: files, dask data, `handful.blocks.Blocks`, an array that exceeds half of the
+        memory
     centers : array, shape (C, d)
     sample_weight : shape (n,), or None
 
@@ -63,10 +74,12 @@ def quantization_error(X, centers, sample_weight=None):
     """
     if is_blocks(X, sample_weight):
         return float(sum(as_blocks(X, None, sample_weight).map(_error_of_block, centers)))
-    X, centers = check_rows(X), check_rows(centers, "centers")
+    X = check_rows(X)
+    centers = check_rows(centers, "centers")
     if X.shape[1] != centers.shape[1]:
         raise ValueError(
-            f"X and centers must have the same number of columns, got {X.shape[1]} and {centers.shape[1]}."
+            f"X and centers must have the same number of columns, got {X.shape[1]} and "
+            f"{centers.shape[1]}."
         )
     return float(check_sample_weight(sample_weight, len(X)) @ nearest_centers(X, centers)[1])
 
@@ -76,7 +89,8 @@ def _error_of_block(block, centers):
 
 
 def inverted_file(centers):
-    """About sqrt(C) cells, found by k-means on the centres; each centre is listed in the four nearest of them.
+    """About sqrt(C) cells, found by k-means on the centres; each centre is listed in the four
+    nearest of them.
 
     Returns
     -------
@@ -95,10 +109,12 @@ def inverted_file(centers):
 
 
 def probable_centers(X, centers, file=None):
-    """The nearest centre of nearly every row: rounding, and with many centres an inverted file, may give one close by.
+    """The nearest centre of nearly every row: rounding, and with many centres an inverted file, may
+    give one close by.
 
-    Where there are more than 2,048 centres each row looks through the centres around its cell only: about 5 sqrt(C)
-    distances instead of C if the cells have equal sizes, more if many centres lie about one point.
+    Where there are more than 2,048 centres each row looks through the centres around its cell only:
+    about 5 sqrt(C) distances instead of C if the cells have equal sizes, more if many centres lie
+    about one point.
 
     Parameters
     ----------
@@ -111,13 +127,15 @@ def probable_centers(X, centers, file=None):
     labels : int array, shape (n,)
     n_distances : int, distances from the rows that were computed
     """
-    n, C = len(X), len(centers)
+    n = len(X)
+    C = len(centers)
     if file is None and C <= MANY:
         return nearest_center(X, centers), n * C
     cells, lists = file or inverted_file(centers)
     cell = nearest_center(X, cells)
     order = np.argsort(cell, kind="stable")
-    labels, counts = np.empty(n, np.intp), np.bincount(cell, minlength=len(cells))
+    labels = np.empty(n, np.intp)
+    counts = np.bincount(cell, minlength=len(cells))
     for rows, mine in zip(np.split(order, np.cumsum(counts)[:-1]), lists):
         if len(rows):
             labels[rows] = mine[nearest_center(X[rows], centers[mine])]

@@ -16,15 +16,22 @@ from handful.options import Options
 from handful.scales import warn_of_scales
 from handful.types import Table
 
-SCORE_ENTRIES = 1 << 22  # distances held at a time
-WALKED = 1 << 16  # rows whose greedy search is held at a time
-STEPS = 4  # E-steps of a greedy search
+# distances held at a time
+SCORE_ENTRIES = 1 << 22
+# rows whose greedy search is held at a time
+WALKED = 1 << 16
+# E-steps of a greedy search
+STEPS = 4
 
 
 def centers_of(name, value, *, of, why):
-    """ValueError for a word in place of centres, which are checked once their shape can be; see `handful.options`."""
+    """ValueError for a word in place of centres, which are checked once their shape can be; see
+    `handful.options`."""
     if isinstance(value, (str, bytes)):
-        raise ValueError(f"{name} of {type(of).__name__} must be an array of centers, got {name}={value!r}: {why}.")
+        raise ValueError(
+            f"{name} of {type(of).__name__} must be an array of centers, got {name}={value!r}: "
+            f"{why}."
+        )
 
 
 class CentersEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Options):
@@ -34,32 +41,44 @@ class CentersEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
     def transform(self, X: Table) -> np.ndarray:
         """Distances to the centres, shape (n, C)."""
         check_is_fitted(self)
-        X, centers = self._validate(X), self.cluster_centers_
+        X = self._validate(X)
+        centers = self.cluster_centers_
         return np.concatenate(
-            [np.sqrt(sq_distances(X[part], centers)).astype(X.dtype) for part in blocks_of(X, len(centers))]
+            [
+                np.sqrt(sq_distances(X[part], centers)).astype(X.dtype)
+                for part in blocks_of(X, len(centers))
+            ]
         )
 
     def _warn_of_scales(self, X, *, stacklevel=4):
         name = type(self).__name__
         warn_of_scales(
-            X, name, f"Scale them first: make_pipeline(StandardScaler(), {name}(...)).", stacklevel=stacklevel
+            X,
+            name,
+            f"Scale them first: make_pipeline(StandardScaler(), {name}(...)).",
+            stacklevel=stacklevel,
         )
 
     def _given_centers(self, dtype):
         given = check_rows(self.init, "init").astype(dtype)
         if given.shape != (self.n_clusters, self.n_features_in_):
-            raise ValueError(f"init must have shape {(self.n_clusters, self.n_features_in_)}, got {given.shape}.")
+            raise ValueError(
+                f"init must have shape {(self.n_clusters, self.n_features_in_)}, got {given.shape}."
+            )
         return given
 
     def _validate(self, X, reset=False):
         check_in_memory(type(self).__name__, X)
-        X = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], order="C", accept_sparse="csr")
+        X = validate_data(
+            self, X, reset=reset, dtype=[np.float64, np.float32], order="C", accept_sparse="csr"
+        )
         check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
         return X
 
     @property
     def _n_features_out(self):
-        return len(self.cluster_centers_)  # of the fit, whatever `n_clusters` is now
+        # of the fit, whatever `n_clusters` is now
+        return len(self.cluster_centers_)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -77,12 +96,12 @@ class MixtureEstimator(CentersEstimator):
 
         Parameters
         ----------
-        X : array or memory map, shape (n, d); of a dask array, frame or bag the result is a dask array, as it
-            is of `predict_proba`, `transform` and `score_samples`
-        greedy : bool, begin at the centre that an inverted file finds, and go on over the neighbourhoods of the fit as
-            an E-step does: about 5 sqrt(C) + 50 distances for each row instead of C, worth it from several thousand
-            clusters on. Of rows that lie in clusters, a few in a hundred end at another centre; without clusters a
-            third may.
+        X : array or memory map, shape (n, d); of a dask array, frame or bag the result is a dask
+            array, as it is of `predict_proba`, `transform` and `score_samples`
+        greedy : bool, begin at the centre that an inverted file finds, and go on over the
+            neighbourhoods of the fit as an E-step does: about 5 sqrt(C) + 50 distances for each row
+            instead of C, worth it from several thousand clusters on. Of rows that lie in clusters,
+            a few in a hundred end at another centre; without clusters a third may.
         """
         check_is_fitted(self)
         X = self._validate(X)
@@ -92,7 +111,9 @@ class MixtureEstimator(CentersEstimator):
     def score_samples(self, X: Table) -> np.ndarray:
         """Log-density of each row under the mixture, in nats, float64 array of shape (n,)."""
         check_is_fitted(self)
-        return np.concatenate([logsumexp(joints, axis=1) for joints in self._log_joints(self._validate(X))])
+        return np.concatenate(
+            [logsumexp(joints, axis=1) for joints in self._log_joints(self._validate(X))]
+        )
 
     def score(self, X: Table, y: Table = None) -> float:
         """Mean log-density of the rows."""
@@ -100,29 +121,36 @@ class MixtureEstimator(CentersEstimator):
 
     @by_blocks
     def predict_proba(self, X: Table) -> np.ndarray:
-        """Posterior probabilities of the clusters for each row, float64 array of shape (n, C); all C are computed."""
+        """Posterior probabilities of the clusters for each row, float64 array of shape (n, C); all
+        C are computed."""
         check_is_fitted(self)
-        return np.concatenate([softmax(joints, axis=1) for joints in self._log_joints(self._validate(X))])
+        return np.concatenate(
+            [softmax(joints, axis=1) for joints in self._log_joints(self._validate(X))]
+        )
 
     def bic(self, X: Table) -> float:
         """Bayesian information criterion on `X` (Schwarz 1978), in nats; lower is better.
 
         ``k log n - 2 log p(X)``, where the k free parameters are the centres and the variance.
         """
-        log_densities, free = self.score_samples(X), self.cluster_centers_.size + 1
+        log_densities = self.score_samples(X)
+        free = self.cluster_centers_.size + 1
         return float(free * np.log(len(log_densities)) - 2 * log_densities.sum())
 
     def _searched(self, X):
         # E-steps from the neighbourhood of the centre that an inverted file finds.
         centers = self._to_frame(self.cluster_centers_)
-        mixture, file = Mixture(padded(centers), self.variance_, self.neighbors_), inverted_file(centers)
+        mixture = Mixture(padded(centers), self.variance_, self.neighbors_)
+        file = inverted_file(centers)
         labels = np.empty(X.shape[0], np.intp)
         with Threads() as threads:
             for part in blocks_of(X, 1, WALKED):
                 rows = self._to_frame(X[part].toarray() if sparse.issparse(X) else X[part])
                 first = mixture.neighbours[probable_centers(rows, centers, file)[0]]
                 options = dict(n_random=0, key=0, threads=threads, floor=0.0)
-                search = VariationalEM(padded(rows), np.ones(len(rows)), X.shape[1], first, **options)
+                search = VariationalEM(
+                    padded(rows), np.ones(len(rows)), X.shape[1], first, **options
+                )
                 for _ in range(STEPS):
                     search.e_step(mixture, Trace())
                 labels[part] = search.K[:, 0]

@@ -11,16 +11,20 @@ from handful.clustering.vcgmm import VCGMM
 from handful.coreset import SizedSelector
 from handful.linalg import cell_means, centred, nearest_center
 
-FEW = 256  # rows up to which Lloyd's rounds beat a mixture; it takes longer to compile, and then less for each row
-ROUNDS = 10  # of Lloyd; of MNIST's error twenty more take off less than a hundredth
+# rows up to which Lloyd's rounds beat a mixture; it takes longer to compile, and then less for each
+# row
+FEW = 256
+# of Lloyd; of MNIST's error twenty more take off less than a hundredth
+ROUNDS = 10
 
 
 class Medoids(SizedSelector):
-    """Rows that represent all others: those nearest to the centres of clusters. No labels are looked at.
+    """Rows that represent all others: those nearest to the centres of clusters. No labels are
+    looked at.
 
-    Up to 256 rows: those nearest to the centres of ten rounds of Lloyd from k-means++ seeds. For more rows: those
-    nearest to the centres of `VCGMM`, whose cost hardly grows with their number. The cells' summed weights become the
-    rows' weights.
+    Up to 256 rows: those nearest to the centres of ten rounds of Lloyd from k-means++ seeds. For
+    more rows: those nearest to the centres of `VCGMM`, whose cost hardly grows with their number.
+    The cells' summed weights become the rows' weights.
 
     Parameters
     ----------
@@ -30,7 +34,8 @@ class Medoids(SizedSelector):
     Attributes
     ----------
     indices_ : shape (m,), distinct, ascending
-    weights_ : shape (m,), the sample_weight of the rows nearest to each; they add up to the total sample_weight
+    weights_ : shape (m,), the sample_weight of the rows nearest to each; they add up to the total
+        sample_weight
 
     Examples
     --------
@@ -49,15 +54,21 @@ class Medoids(SizedSelector):
         present = np.flatnonzero(sample_weight)
         u = sample_weight[present]
         X, _ = centred(X[present], u)
-        X = X / 2.0 ** np.frexp(np.abs(X).max())[1]  # squares that float32 holds, and the same digits
+        # squares that float32 holds, and the same digits
+        X = X / 2.0 ** np.frexp(np.abs(X).max())[1]
         if self.size <= FEW:
-            centers = X[plain_seeds(X, u, self.size, int(rng.integers(MAX_SEED)))].astype(np.float32)
-            X = X.astype(np.float32)  # centred: digits enough to tell which row is nearest
+            centers = X[plain_seeds(X, u, self.size, int(rng.integers(MAX_SEED)))].astype(
+                np.float32
+            )
+            # centred: digits enough to tell which row is nearest
+            X = X.astype(np.float32)
             for _ in range(ROUNDS):
                 means, mass = cell_means(X, nearest_center(X, centers), u, self.size)
                 centers = np.where(mass[:, None] > 0, means, centers).astype(np.float32)
         else:
-            mixture = VCGMM(self.size, compute_labels=False, random_state=rng).fit(X, sample_weight=u)
+            mixture = VCGMM(self.size, compute_labels=False, random_state=rng).fit(
+                X, sample_weight=u
+            )
             centers = mixture.cluster_centers_
         rows = _nearest_rows(X, nearest_center(X, centers), centers)
         rows.sort()
@@ -66,7 +77,8 @@ class Medoids(SizedSelector):
 
 
 def _nearest_rows(X, label, centers):
-    """Of each cell the row nearest to its centre; for an empty cell one of the rows farthest from their own."""
+    """Of each cell the row nearest to its centre; for an empty cell one of the rows farthest from
+    their own."""
     sq_dist = row_norms(X - centers[label], squared=True)
     order = np.lexsort((sq_dist, label))
     rows = order[np.unique(label[order], return_index=True)[1]]

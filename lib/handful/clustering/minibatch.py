@@ -1,4 +1,5 @@
-"""Mini-batch k-means (Sculley 2010) that takes importance weights and draws its batches with any sampler."""
+"""Mini-batch k-means (Sculley 2010) that takes importance weights and draws its batches with any
+sampler."""
 
 from dataclasses import KW_ONLY
 from typing import Annotated, Any, Literal
@@ -24,10 +25,12 @@ from handful.types import Seed
 
 
 def kmeans_step(X, weights, centers, counts):
-    """One mini-batch step: assign the batch to its nearest centres, then pull these (Sculley, Algorithm 1).
+    """One mini-batch step: assign the batch to its nearest centres, then pull these (Sculley,
+    Algorithm 1).
 
-    Each point moves its centre by weight / (sum of the weights the centre has seen) of the way, so that the centre is
-    the weighted mean of all it has seen; with weights 1/(n q) the expected centres are those of uniform batches.
+    Each point moves its centre by weight / (sum of the weights the centre has seen) of the way, so
+    that the centre is the weighted mean of all it has seen; with weights 1/(n q) the expected
+    centres are those of uniform batches.
 
     Parameters
     ----------
@@ -38,7 +41,8 @@ def kmeans_step(X, weights, centers, counts):
 
     Returns
     -------
-    array, shape (b,) : 2 ||x - c||, the norm of each point's gradient of the k-means loss before the step
+    array, shape (b,) : 2 ||x - c||, the norm of each point's gradient of the k-means loss before
+        the step
     """
     shift = centers.mean(axis=0)
     near = centers - shift
@@ -54,18 +58,20 @@ def kmeans_step(X, weights, centers, counts):
 class MiniBatchKMeans(CentersEstimator):
     """K-means on small batches drawn by a sampler of your choice, with importance weights.
 
-    Sculley (2010), with the weighted update of Borsos, Krause and Levy (2018) and VRM, section 6.4. Without a sampler
-    `sklearn.cluster.MiniBatchKMeans` does more: it reassigns centres of few points.
+    Sculley (2010), with the weighted update of Borsos, Krause and Levy (2018) and VRM, section 6.4.
+    Without a sampler `sklearn.cluster.MiniBatchKMeans` does more: it reassigns centres of few
+    points.
 
     Parameters
     ----------
     n_clusters : int, K
-    sampler : None draws rows by their weights; one of `handful.sampling`'s samplers over the rows of X, which goes on
-        from one `fit` to the next; or a function ``(X, rng) -> sampler`` that makes one. `fit` tells it each point's
-        gradient norm.
+    sampler : None draws rows by their weights; one of `handful.sampling`'s samplers over the rows
+        of X, which goes on from one `fit` to the next; or a function ``(X, rng) -> sampler`` that
+        makes one. `fit` tells it each point's gradient norm.
     batch_size : int, points in a batch, at most n; a sampler brings its own
     n_steps : int, batches of one `fit`
-    init : "k-means++" (on a random subset of at most max(3 K, 10 batch_size) rows) or an array (K, d)
+    init : "k-means++" (on a random subset of at most max(3 K, 10 batch_size) rows) or an array (K,
+        d)
     random_state : int, RandomState, Generator or None
     verbose : bool, whether `fit` shows a progress bar
 
@@ -73,7 +79,8 @@ class MiniBatchKMeans(CentersEstimator):
     ----------
     cluster_centers_ : array, shape (K, d)
     counts_ : array, shape (K,), the weight each centre has seen
-    labels_ : int array, shape (n,), nearest centre of each row given to `fit` or the last `partial_fit`
+    labels_ : int array, shape (n,), nearest centre of each row given to `fit` or the last
+        `partial_fit`
     inertia_ : float, weighted sum of squared distances to the nearest centres of those rows
     n_steps_ : int, batches seen
 
@@ -83,8 +90,10 @@ class MiniBatchKMeans(CentersEstimator):
     >>> from handful.sampling import MixtureSampler, distance_components
     >>> X = np.random.default_rng(0).normal(size=(1000, 2))
     >>> def far_points(X, rng):
-    ...     return MixtureSampler(distance_components(X, 9, random_state=rng), batch_size=100, random_state=rng)
-    >>> MiniBatchKMeans(n_clusters=5, sampler=far_points, random_state=0).fit(X).cluster_centers_.shape
+    ...     components = distance_components(X, 9, random_state=rng)
+    ...     return MixtureSampler(components, batch_size=100, random_state=rng)
+    >>> model = MiniBatchKMeans(n_clusters=5, sampler=far_points, random_state=0)
+    >>> model.fit(X).cluster_centers_.shape
     (5, 2)
     """
 
@@ -101,14 +110,15 @@ class MiniBatchKMeans(CentersEstimator):
     def fit(self, X, y=None, sample_weight=None):
         """Run `n_steps` batches from a fresh start.
 
-        Ctrl-C raises KeyboardInterrupt, and leaves the centres of the batches so far: `n_steps_` says how many.
+        Ctrl-C raises KeyboardInterrupt, and leaves the centres of the batches so far: `n_steps_`
+        says how many.
 
         Parameters
         ----------
         X : array or CSR matrix, shape (n, d); of a sparse one a batch is made dense at a time
         y : ignored
-        sample_weight : shape (n,), how often each row counts: how often it is drawn, or with a sampler a factor of the
-            importance weights
+        sample_weight : shape (n,), how often each row counts: how often it is drawn, or with a
+            sampler a factor of the importance weights
 
         Raises
         ------
@@ -117,27 +127,35 @@ class MiniBatchKMeans(CentersEstimator):
         """
         X, sample_weight = self._check(X, sample_weight, reset=True)
         self._warn_of_scales(X)
-        rng, n = as_generator(self.random_state), X.shape[0]
+        rng = as_generator(self.random_state)
+        n = X.shape[0]
         self._start(X, sample_weight, rng)
         sampler = self.sampler(X, rng) if callable(self.sampler) else self.sampler
         if sampler is not None and getattr(sampler, "n", None) != n:
             raise ValueError(f"sampler must draw from the {n} rows of X, got sampler={sampler!r}.")
-        cumulated, ones = np.cumsum(sample_weight), np.ones(min(self.batch_size, n))
-        for attribute in ("labels_", "inertia_"):  # of an earlier fit, should this one be interrupted
+        cumulated = np.cumsum(sample_weight)
+        ones = np.ones(min(self.batch_size, n))
+        # of an earlier fit, should this one be interrupted
+        for attribute in ("labels_", "inertia_"):
             vars(self).pop(attribute, None)
-        for _ in tqdm(range(self.n_steps), desc="MiniBatchKMeans", unit="batch", disable=not self.verbose):
+        for _ in tqdm(
+            range(self.n_steps), desc="MiniBatchKMeans", unit="batch", disable=not self.verbose
+        ):
             if sampler is None:
                 self._step(X, draw_along(cumulated, rng.random(len(ones))), ones)
             else:
                 rows, weights = sampler.sample()
-                sampler.update(self._step(X, rows, weights * sample_weight[rows]) * sample_weight[rows])
+                sampler.update(
+                    self._step(X, rows, weights * sample_weight[rows]) * sample_weight[rows]
+                )
         return self._finish(X, sample_weight)
 
     @all_or_nothing
     def partial_fit(self, X, y=None, sample_weight=None):
         """One step with the rows of `X` as the batch; `sample_weight` are its importance weights.
 
-        The first call chooses the centres among its rows, so it needs at least `n_clusters` of them.
+        The first call chooses the centres among its rows, so it needs at least `n_clusters` of
+        them.
         """
         first = not hasattr(self, "cluster_centers_")
         X, sample_weight = self._check(X, sample_weight, reset=first)
@@ -164,23 +182,31 @@ class MiniBatchKMeans(CentersEstimator):
             check_options(self)
         sample_weight = check_sample_weight(sample_weight, X.shape[0])
         if reset:
-            check_size(self.n_clusters, np.count_nonzero(sample_weight), X.shape[0], name="n_clusters")
+            check_size(
+                self.n_clusters, np.count_nonzero(sample_weight), X.shape[0], name="n_clusters"
+            )
         return X, sample_weight
 
     def _start(self, X, sample_weight, rng):
         if isinstance(self.init, str):
-            from sklearn.cluster import kmeans_plusplus  # here, as importing it takes a while
+            # here, as importing it takes a while
+            from sklearn.cluster import kmeans_plusplus
 
-            rows, size = np.flatnonzero(sample_weight), max(3 * self.n_clusters, 10 * self.batch_size)
+            rows = np.flatnonzero(sample_weight)
+            size = max(3 * self.n_clusters, 10 * self.batch_size)
             rows = rng.choice(rows, size, replace=False) if size < len(rows) else rows
-            seed, weights = int(rng.integers(MAX_SEED)), sample_weight[rows]
+            seed = int(rng.integers(MAX_SEED))
+            weights = sample_weight[rows]
             near, _ = centred(X[rows], weights)
-            _, chosen = kmeans_plusplus(near, self.n_clusters, sample_weight=weights, random_state=seed)
+            _, chosen = kmeans_plusplus(
+                near, self.n_clusters, sample_weight=weights, random_state=seed
+            )
             centers = X[rows[chosen]].toarray() if sparse.issparse(X) else X[rows[chosen]]
         else:
             centers = self._given_centers(X.dtype)
         self.cluster_centers_ = np.array(centers, dtype=X.dtype, order="C")
-        self.counts_, self.n_steps_ = np.zeros(self.n_clusters), 0
+        self.counts_ = np.zeros(self.n_clusters)
+        self.n_steps_ = 0
 
     def _step(self, X, rows, weights):
         batch = X[rows].toarray() if sparse.issparse(X) else X[rows]

@@ -1,38 +1,49 @@
-"""Moves that leave a local optimum: clusters of little use go to where splitting another one gains most.
+"""Moves that leave a local optimum: clusters of little use go to where splitting another one gains
+most.
 
-What the bound loses without a cluster, and what it gains when a cluster is cut in two, both follow from the sets
-K(n) of the E-step. No distance to a far cluster is needed, so a round of moves costs about as much as an iteration.
+What the bound loses without a cluster, and what it gains when a cluster is cut in two, both follow
+from the sets K(n) of the E-step. No distance to a far cluster is needed, so a round of moves costs
+about as much as an iteration.
 """
 
 import numpy as np
 from numba import njit
 
-LLOYD_STEPS = 3  # iterations of 2-means that cut a cluster in two
-ROWS = 1 << 14  # points handled at once
-ENTRIES = 1 << 18  # of clusters that are cut at once, which bounds the memory
-NEGLIGIBLE_SHARE = 1e-3  # a point with a smaller share in a cluster adds nothing to the cluster's loss
+# iterations of 2-means that cut a cluster in two
+LLOYD_STEPS = 3
+# points handled at once
+ROWS = 1 << 14
+# of clusters that are cut at once, which bounds the memory
+ENTRIES = 1 << 18
+# a point with a smaller share in a cluster adds nothing to the cluster's loss
+NEGLIGIBLE_SHARE = 1e-3
 
 
 def removal_losses(weights, slope, K, best, share, hard, n_clusters):
-    """Upper bound on what the bound loses without each cluster, in nats, float64 array of shape (C,).
+    """Upper bound on what the bound loses without each cluster, in nats, float64 array of shape
+    (C,).
 
-    Each point adds what its log-sum over K(n) loses without the cluster. A point whose K(n) has no other cluster makes
-    the loss infinite.
+    Each point adds what its log-sum over K(n) loses without the cluster. A point whose K(n) has no
+    other cluster makes the loss infinite.
     """
     if K.shape[1] == 1:
         return np.where(np.bincount(K[:, 0], minlength=n_clusters) > 0, np.inf, 0.0)
     loss = np.zeros(n_clusters)
     for start in range(0, len(K), ROWS):
         part = slice(start, start + ROWS)
-        u, k, p = weights[part], K[part], share[part]
-        exponents = -np.float64(slope) * best[part]  # the largest first
+        u = weights[part]
+        k = K[part]
+        p = share[part]
+        # the largest first
+        exponents = -np.float64(slope) * best[part]
         others = exponents[:, 1:]
         if not hard:
             others = np.exp(others - others[:, :1]).sum(axis=1, keepdims=True)
             others = exponents[:, 1:2] + np.log(others)
         lead = exponents[:, 0] - others[:, 0]
         loss += np.bincount(k[:, 0], u * (lead if hard else np.logaddexp(0.0, lead)), n_clusters)
-        if not hard:  # without a share below a half the log-sum loses -log(1 - share)
+        # without a share below a half the log-sum loses -log(1 - share)
+        if not hard:
             row, rank = np.nonzero(p[:, 1:] >= NEGLIGIBLE_SHARE)
             loss += np.bincount(k[row, rank + 1], -u[row] * np.log1p(-p[row, rank + 1]), n_clusters)
     return loss
@@ -42,16 +53,20 @@ def removal_losses(weights, slope, K, best, share, hard, n_clusters):
 def _two_distances(y, halves, a):
     # Squared distances from `y` to rows a and a + 1 of `halves`.
     zero = y.dtype.type(0)
-    s, t = zero, zero
+    s = zero
+    t = zero
     for j in range(y.size):
-        d, e = y[j] - halves[a, j], y[j] - halves[a + 1, j]
+        d = y[j] - halves[a, j]
+        e = y[j] - halves[a + 1, j]
         s += d * d
         t += e * e
     return s, t
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def two_means(start, stop, n_steps, Y, weights, share, entries, edges, halves, mass, sq_dist, total):
+def two_means(
+    start, stop, n_steps, Y, weights, share, entries, edges, halves, mass, sq_dist, total
+):
     """Steps of 2-means in each cluster.
 
     Parameters
@@ -60,11 +75,13 @@ def two_means(start, stop, n_steps, Y, weights, share, entries, edges, halves, m
     n_steps : int
     Y, weights, share, entries, edges : as for `split_gains`
     halves : array, shape (2 C, p), the centres of the two halves of each cluster, changed in place
-    mass : float64 array, shape (2 C,), out: the weights of the halves in the last step; where one is 0 nothing moves
+    mass : float64 array, shape (2 C,), out: the weights of the halves in the last step; where one
+        is 0 nothing moves
     sq_dist : array, shape (entries, 2), out: squared distances to the halves as they are in the end
     total : float64 buffer, shape (2, p)
     """
-    n_kept, width = share.shape[1], Y.shape[1]
+    n_kept = share.shape[1]
+    width = Y.shape[1]
     for c in range(start, stop):
         a = 2 * c
         for step in range(n_steps + 1):
@@ -77,7 +94,8 @@ def two_means(start, stop, n_steps, Y, weights, share, entries, edges, halves, m
                 for j in range(width):
                     total[h, j] = 0.0
             for e in range(edges[c], edges[c + 1]):
-                i, h = entries[e] // n_kept, 1 if sq_dist[e, 0] > sq_dist[e, 1] else 0
+                i = entries[e] // n_kept
+                h = 1 if sq_dist[e, 0] > sq_dist[e, 1] else 0
                 w = weights[i] * share[i, entries[e] % n_kept]
                 mass[a + h] += w
                 for j in range(width):
@@ -105,14 +123,21 @@ def split_gains(Y, weights, slope, share, best, entries, edges, uniforms, hard, 
     gain : float64 array, shape (C,), in nats; 0 where a cluster cannot be cut
     halves : array, shape (C, 2, p): the centres of the halves of each cluster, the heavier first
     """
-    n_clusters, row, slope = len(uniforms), entries // share.shape[1], np.float64(slope)
-    u, p, old = weights[row], share.ravel()[entries], best.ravel()[entries]
+    n_clusters = len(uniforms)
+    row = entries // share.shape[1]
+    slope = np.float64(slope)
+    u = weights[row]
+    p = share.ravel()[entries]
+    old = best.ravel()[entries]
     of = np.repeat(np.arange(n_clusters), np.diff(edges))
 
     def halved(halves, n_steps):
-        mass, sq_dist = np.ones(2 * n_clusters), np.empty((len(row), 2), Y.dtype)
+        mass = np.ones(2 * n_clusters)
+        sq_dist = np.empty((len(row), 2), Y.dtype)
         arrays = Y, weights, share, entries, edges, halves, mass, sq_dist
-        threads.run(two_means, n_clusters, n_steps, *arrays, buffers=[((2, Y.shape[1]), np.float64)])
+        threads.run(
+            two_means, n_clusters, n_steps, *arrays, buffers=[((2, Y.shape[1]), np.float64)]
+        )
         return sq_dist, mass
 
     first, apart = _draw_far(u * old, edges, uniforms[:, 0])
@@ -121,14 +146,16 @@ def split_gains(Y, weights, slope, share, best, entries, edges, uniforms, hard, 
     halves[1::2] = Y[row[second]]
     sq_dist, mass = halved(halves, LLOYD_STEPS)
     able = apart & differ & (mass[::2] > 0) & (mass[1::2] > 0)
-    near, far = slope * np.minimum(*sq_dist.T), slope * np.maximum(*sq_dist.T)
+    near = slope * np.minimum(*sq_dist.T)
+    far = slope * np.maximum(*sq_dist.T)
     z = slope * old - near
     if not hard:
         # log(1 - share + share * (exp(old - near) + exp(old - far))), the larger term taken out
         top = np.maximum(z, 0.0)
         inner = (1.0 - p) * np.exp(-top) + p * np.exp(z - top) * (1.0 + np.exp(near - far))
         z = top + np.log(np.maximum(inner, 1e-300))
-    halves, lighter = halves.reshape(n_clusters, 2, -1), mass[::2] < mass[1::2]
+    halves = halves.reshape(n_clusters, 2, -1)
+    lighter = mass[::2] < mass[1::2]
     halves[lighter] = halves[lighter, ::-1]
     return np.bincount(of, u * z, n_clusters) * able, halves
 
@@ -136,16 +163,20 @@ def split_gains(Y, weights, slope, share, best, entries, edges, uniforms, hard, 
 def _draw_far(mass, edges, u):
     # An entry of each cluster, drawn by its mass, and whether there is any.
     sums = np.append(0.0, np.cumsum(mass))
-    start, stop = sums[edges[:-1]], sums[edges[1:]]
-    last = np.searchsorted(sums[1:-1], stop)  # of positive mass
-    return np.minimum(np.searchsorted(sums[1:-1], start + u * (stop - start), side="right"), last), stop > start
+    start = sums[edges[:-1]]
+    stop = sums[edges[1:]]
+    # of positive mass
+    last = np.searchsorted(sums[1:-1], stop)
+    return np.minimum(
+        np.searchsorted(sums[1:-1], start + u * (stop - start), side="right"), last
+    ), stop > start
 
 
 def choose_moves(loss, gain, cheapest, richest, K, firsts, edges):
     """Pairs (cluster to remove, cluster to cut): the smallest losses with the largest gains.
 
-    A cluster that takes over the points of a removed one is neither removed nor cut in the same round; losses and
-    gains then add up.
+    A cluster that takes over the points of a removed one is neither removed nor cut in the same
+    round; losses and gains then add up.
 
     Parameters
     ----------
@@ -158,7 +189,10 @@ def choose_moves(loss, gain, cheapest, richest, K, firsts, edges):
     -------
     int array, shape (n_pairs, 2), each with a gain above its loss, the surest first
     """
-    pairs, busy, heir_of, first = [], np.zeros(len(loss), bool), np.full(len(loss), -1), 0
+    pairs = []
+    busy = np.zeros(len(loss), bool)
+    heir_of = np.full(len(loss), -1)
+    first = 0
     for c in cheapest:
         if busy[c]:
             continue
@@ -180,7 +214,8 @@ def choose_moves(loss, gain, cheapest, richest, K, firsts, edges):
 
 
 def tell_points(Y, K, centers, rows, c, s):
-    """Put cluster c, cut from s, into the sets K(n) of those `rows` of cluster s that lie nearer to it."""
+    """Put cluster c, cut from s, into the sets K(n) of those `rows` of cluster s that lie nearer to
+    it."""
     near, far = (((Y[rows] - centers[half]) ** 2).sum(axis=1) for half in (c, s))
     told = rows[(near < far) & (K[rows] != c).all(axis=1)]
     last = K.shape[1] - 1

@@ -1,7 +1,9 @@
-"""Seeding: k-means++ (plain and greedy) and AFK-MC2 on weighted rows, as products of large matrices.
+"""Seeding: k-means++ (plain and greedy) and AFK-MC2 on weighted rows, as products of large
+matrices.
 
-Both draw the candidates of many steps beforehand, so that one product of matrices gives all their distances; the steps
-then follow one another on these. The seeds have the distribution of the textbook algorithm.
+Both draw the candidates of many steps beforehand, so that one product of matrices gives all their
+distances; the steps then follow one another on these. The seeds have the distribution of the
+textbook algorithm.
 """
 
 import numpy as np
@@ -10,11 +12,13 @@ from sklearn.utils.extmath import row_norms
 
 from handful.linalg import draw_along
 
-PRODUCT_ENTRIES = 1 << 24  # distances from one block of candidates to all rows
+# distances from one block of candidates to all rows
+PRODUCT_ENTRIES = 1 << 24
 
 
 def sq_distances(A, B, sq_A, sq_B):
-    """Squared distances between the rows of `A` and of `B`, shape (a, b); what rounding cannot tell from 0 is 0."""
+    """Squared distances between the rows of `A` and of `B`, shape (a, b); what rounding cannot tell
+    from 0 is 0."""
     out = A @ B.T
     _finish_distances(out, sq_A, sq_B, 4 * np.finfo(out.dtype).eps)
     return out
@@ -47,13 +51,14 @@ def _fill_up(chosen, n_clusters, weights, rng):
     return [*chosen, *more.tolist(), *repeats.tolist()]
 
 
-# k-means++ -----------------------------------------------------------------------------------------------------------
+# k-means++ ---------------------------------------------------------------------------------------
 
 
 def _greedy_steps(distances, candidates, chances, weights, closest, labels, chosen, left, n_trials):
-    # The candidates were drawn by the distances as they are at the beginning. Keeping each with probability closest /
-    # stale turns it into a draw by the closest distances. The best of `n_trials` becomes a seed. Updates `closest`,
-    # `labels` and `chosen`, to which at most `left` seeds are added.
+    # The candidates were drawn by the distances as they are at the beginning. Keeping each with
+    # probability closest / stale turns it into a draw by the closest distances. The best of
+    # `n_trials` becomes a seed. Updates `closest`, `labels` and `chosen`, to which at most `left`
+    # seeds are added.
     kept = []
     stale = closest[candidates]
     for k, y in enumerate(candidates):
@@ -66,26 +71,30 @@ def _greedy_steps(distances, candidates, chances, weights, closest, labels, chos
         best = int((np.minimum(rows, closest) @ weights).argmin()) if n_trials > 1 else 0
         nearer = rows[best] < closest
         nearer[candidates[kept[best]]] = True
-        closest[nearer], labels[nearer] = rows[best][nearer], len(chosen)
+        closest[nearer] = rows[best][nearer]
+        labels[nearer] = len(chosen)
         closest[candidates[kept[best]]] = 0
         chosen.append(int(candidates[kept[best]]))
-        kept, left = [], left - 1
+        kept = []
+        left = left - 1
         if left == 0:
             return
 
 
 def kmeans_plusplus(X, n_clusters, *, sample_weight=None, n_trials=None, rng):
-    """Seeds by k-means++: each drawn with probability proportional to its squared distance from those before it.
+    """Seeds by k-means++: each drawn with probability proportional to its squared distance from
+    those before it.
 
-    Arthur and Vassilvitskii (2007). With `n_trials` > 1 the greedy variant: of that many draws the one that lowers the
-    cost most.
+    Arthur and Vassilvitskii (2007). With `n_trials` > 1 the greedy variant: of that many draws the
+    one that lowers the cost most.
 
     Parameters
     ----------
     X : float array, shape (n, d)
     n_clusters : int, C
     sample_weight : shape (n,), non-negative, or None
-    n_trials : int, draws for each seed; None takes 2 + log C, as scikit-learn does; 1 is the published algorithm
+    n_trials : int, draws for each seed; None takes 2 + log C, as scikit-learn does; 1 is the
+        published algorithm
     rng : numpy.random.Generator
 
     Returns
@@ -102,31 +111,42 @@ def kmeans_plusplus(X, n_clusters, *, sample_weight=None, n_trials=None, rng):
     chosen = [int(draw_along(np.cumsum(weights), rng.random()))]
     closest = sq_distances(Y[chosen], Y, sq[chosen], sq)[0]
     closest[chosen] = 0
-    labels, n_distances = np.zeros(n, np.intp), n
+    labels = np.zeros(n, np.intp)
+    n_distances = n
     limit = max(n_trials, PRODUCT_ENTRIES // n)
     while len(chosen) < n_clusters:
         cumulated = np.cumsum(weights * closest)
         if not cumulated[-1] > 0:
             return np.array(_fill_up(chosen, n_clusters, weights, rng)), labels, n_distances
-        # Early seeds change the distances most. Blocks begin short, or most of their candidates would be rejected.
+        # Early seeds change the distances most. Blocks begin short, or most of their candidates
+        # would be rejected.
         steps = min(1 + len(chosen) // 8, n_clusters - len(chosen))
         candidates = draw_along(cumulated, rng.random(min(limit, n_trials * steps + n_trials)))
         distances = sq_distances(Y[candidates], Y, sq[candidates], sq)
         n_distances += distances.size
         left = n_clusters - len(chosen)
         _greedy_steps(
-            distances, candidates, rng.random(len(candidates)), small_weights, closest, labels, chosen, left, n_trials
+            distances,
+            candidates,
+            rng.random(len(candidates)),
+            small_weights,
+            closest,
+            labels,
+            chosen,
+            left,
+            n_trials,
         )
     return np.array(chosen), labels, n_distances
 
 
-# AFK-MC2 -------------------------------------------------------------------------------------------------------------
+# AFK-MC2 -----------------------------------------------------------------------------------------
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _run_chains(to_chosen, among, candidates, proposal, weights, uniforms, state):
-    # Runs the chains of a block one after the other. `to_chosen` has each candidate's distance to the seeds before the
-    # block; each new seed lowers it by way of the distances `among` the candidates.
+    # Runs the chains of a block one after the other. `to_chosen` has each candidate's distance to
+    # the seeds before the block; each new seed lowers it by way of the distances `among` the
+    # candidates.
     n_chains, length = candidates.shape
     for chain in range(n_chains):
         at = chain * length
@@ -135,18 +155,20 @@ def _run_chains(to_chosen, among, candidates, proposal, weights, uniforms, state
             y = candidates[chain, k]
             ratio = weights[y] * to_chosen[chain * length + k] / proposal[y]
             if k == 0 or key == 0.0 or ratio > uniforms[chain, k] * key:
-                at, key = chain * length + k, ratio
+                at = chain * length + k
+                key = ratio
         state[chain] = at
         for j in range((chain + 1) * length, to_chosen.size):
             to_chosen[j] = min(to_chosen[j], among[at, j])
 
 
 def afkmc2(X, n_clusters, *, chain_length=2, sample_weight=None, rng, block=None):
-    """Seeds by AFK-MC2: k-means++ approximated by short Markov chains, in a time that hardly depends on n.
+    """Seeds by AFK-MC2: k-means++ approximated by short Markov chains, in a time that hardly
+    depends on n.
 
-    Bachem, Lucic, Hassani and Krause (2016), on weighted rows. The proposal does not depend on the seeds, so that all
-    candidates are drawn beforehand and the chains of a block of seeds share two products of matrices; apart from
-    rounding, the seeds do not depend on the size of the block.
+    Bachem, Lucic, Hassani and Krause (2016), on weighted rows. The proposal does not depend on the
+    seeds, so that all candidates are drawn beforehand and the chains of a block of seeds share two
+    products of matrices; apart from rounding, the seeds do not depend on the size of the block.
 
     Parameters
     ----------
@@ -155,7 +177,8 @@ def afkmc2(X, n_clusters, *, chain_length=2, sample_weight=None, rng, block=None
     chain_length : int, m, candidates for each seed, of which the first is always accepted
     sample_weight : shape (n,), non-negative, or None
     rng : numpy.random.Generator
-    block : int, seeds in a block; None keeps the distances among the candidates of a block to about half a megabyte
+    block : int, seeds in a block; None keeps the distances among the candidates of a block to about
+        half a megabyte
 
     Returns
     -------
@@ -172,7 +195,8 @@ def afkmc2(X, n_clusters, *, chain_length=2, sample_weight=None, rng, block=None
     total = gained.sum()
     proposal = 0.5 * weights / weights.sum() + (0.5 * gained / total if total > 0 else 0.0)
     shape = (n_clusters - 1, chain_length)
-    candidates, uniforms = draw_along(np.cumsum(proposal), rng.random(shape)), rng.random(shape)
+    candidates = draw_along(np.cumsum(proposal), rng.random(shape))
+    uniforms = rng.random(shape)
     chains = max(1, 512 // chain_length) if block is None else block
     n_distances = n
     for start in range(0, n_clusters - 1, chains):
@@ -182,7 +206,9 @@ def afkmc2(X, n_clusters, *, chain_length=2, sample_weight=None, rng, block=None
         to_chosen = _closest(Y, sq, rows, before)
         among = _between(Y, sq, rows, rows)
         state = np.empty(len(mine), np.intp)
-        _run_chains(to_chosen, among, mine, proposal, weights, uniforms[start : start + chains], state)
+        _run_chains(
+            to_chosen, among, mine, proposal, weights, uniforms[start : start + chains], state
+        )
         seeds[start + 1 : start + 1 + len(mine)] = rows[state]
         n_distances += rows.size * (before.size + rows.size // 2)
     return seeds, n_distances
@@ -190,7 +216,8 @@ def afkmc2(X, n_clusters, *, chain_length=2, sample_weight=None, rng, block=None
 
 def _between(Y, sq, a, b):
     distances = sq_distances(Y[a], Y[b], sq[a], sq[b])
-    distances[a[:, None] == b] = 0  # exactly, whatever rounding says
+    # exactly, whatever rounding says
+    distances[a[:, None] == b] = 0
     return distances
 
 

@@ -1,4 +1,5 @@
-"""Variational EM on weighted rows: the iterations of vc-GMM (Hirschberger, Forster and Lücke 2019, Algorithm 1)."""
+"""Variational EM on weighted rows: the iterations of vc-GMM (Hirschberger, Forster and Lücke 2019,
+Algorithm 1)."""
 
 import itertools
 from dataclasses import dataclass, field
@@ -8,10 +9,14 @@ import numpy as np
 from handful.clustering import moves as moving
 from handful.clustering import vcgmm_kernels as kernels
 
-REORDER_AFTER = (2, 6)  # iterations after which rows are sorted by cluster, so that centres stay in the cache
-MAX_ROUNDS = 10  # rounds of moves
-SETTLED = 1e-3  # moves begin when an iteration raises the bound by less, in nats per point and dimension
-ATTEMPTS = 3  # tries in a round, each with a quarter of the moves of the one before
+# iterations after which rows are sorted by cluster, so that centres stay in the cache
+REORDER_AFTER = (2, 6)
+# rounds of moves
+MAX_ROUNDS = 10
+# moves begin when an iteration raises the bound by less, in nats per point and dimension
+SETTLED = 1e-3
+# tries in a round, each with a quarter of the moves of the one before
+ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -20,21 +25,24 @@ class TruncatedEM:
 
     Attributes
     ----------
-    start : "random" lets each point begin at random clusters, as the paper does: the first variance is then large,
-        which acts as a kind of annealing and loses good seeds; "nearest" lets it begin at its nearest seed; "auto" is
-        "random" for init="afkmc2" and "nearest" for all others
-    moves : how a fit leaves a local optimum. "split" waits until the bound has settled. Then it takes clusters whose
-        loss would lower the bound least, and moves them to where cutting another cluster in two raises it most, as long
-        as the bound rises on balance. None moves nothing, as in the paper and in a `partial_fit`: rows of earlier calls
-        cannot be cut.
-    grow : bool, begin with a lightweight coreset of 16 rows for each cluster and go on with four times as many, until
-        all rows (or all of the coreset) take part: most iterations are then on few rows. The paper has one phase.
-    stopping : what `tol` measures. "per point": nats a point and dimension, whatever the units of X; "relative": the
-        share of the bound, as in the paper
+    start : "random" lets each point begin at random clusters, as the paper does: the first variance
+        is then large, which acts as a kind of annealing and loses good seeds; "nearest" lets it
+        begin at its nearest seed; "auto" is "random" for init="afkmc2" and "nearest" for all others
+    moves : how a fit leaves a local optimum. "split" waits until the bound has settled. Then it
+        takes clusters whose loss would lower the bound least, and moves them to where cutting
+        another cluster in two raises it most, as long as the bound rises on balance. None moves
+        nothing, as in the paper and in a `partial_fit`: rows of earlier calls cannot be cut.
+    grow : bool, begin with a lightweight coreset of 16 rows for each cluster and go on with four
+        times as many, until all rows (or all of the coreset) take part: most iterations are then on
+        few rows. The paper has one phase.
+    stopping : what `tol` measures. "per point": nats a point and dimension, whatever the units of
+        X; "relative": the share of the bound, as in the paper
     n_random : int, random clusters that join each search; the paper adds one where G is 3
-    n_warmup : int, E-steps that improve the search sets and neighbourhoods before the first M-step; the first variance
-        follows from the last of them (supplement F of the paper: 4 on its RNA data, 5 on Tiny Images, else none)
-    chain_length : int, m, candidates for each seed by AFK-MC2: more follow k-means++ more closely and take longer
+    n_warmup : int, E-steps that improve the search sets and neighbourhoods before the first M-step;
+        the first variance follows from the last of them (supplement F of the paper: 4 on its RNA
+        data, 5 on Tiny Images, else none)
+    chain_length : int, m, candidates for each seed by AFK-MC2: more follow k-means++ more closely
+        and take longer
     """
 
     start: str = "auto"
@@ -51,7 +59,8 @@ PAPER = TruncatedEM("random", None, False, "relative")
 
 @dataclass
 class Mixture:
-    """Gaussian mixture of equal priors and one variance, in the coordinates of the fit; rows padded with zeros.
+    """Gaussian mixture of equal priors and one variance, in the coordinates of the fit; rows padded
+    with zeros.
 
     Attributes
     ----------
@@ -90,10 +99,11 @@ class Statistics:
 
 @dataclass
 class Trace:
-    """Record of an optimisation: bounds after each E-step, iterations, distances, moves, final statistics.
+    """Record of an optimisation: bounds after each E-step, iterations, distances, moves, final
+    statistics.
 
-    `nearest_rows`, int array of shape (C,), is for each cluster the nearest of the rows that found no better cluster,
-    or -1 where there is none.
+    `nearest_rows`, int array of shape (C,), is for each cluster the nearest of the rows that found
+    no better cluster, or -1 where there is none.
     """
 
     bounds: list = field(default_factory=list)
@@ -106,28 +116,36 @@ class Trace:
 
 
 def padded(rows, shift=0.0):
-    """`rows - shift` with zero columns up to a multiple of the kernels' width, C-contiguous, in the type of `rows`."""
+    """`rows - shift` with zero columns up to a multiple of the kernels' width, C-contiguous, in the
+    type of `rows`."""
     n, d = rows.shape
     out = np.zeros((n, -(-d // kernels.LANES) * kernels.LANES), rows.dtype)
-    np.subtract(rows, shift, out=out[:, :d], casting="same_kind")  # a difference in float64 would take twice the rows
+    # a difference in float64 would take twice the rows
+    np.subtract(rows, shift, out=out[:, :d], casting="same_kind")
     return out
 
 
 def random_neighbours(n_clusters, width, rng):
-    """Each cluster first, then ``width - 1`` others, all distinct: int32 array, shape (C, width)."""
+    """Each cluster first, then ``width - 1`` others, all distinct: int32 array, shape (C,
+    width)."""
     if 3 * width > n_clusters:
         others = np.tile(np.arange(n_clusters - 1, dtype=np.int32), (n_clusters, 1))
         others = rng.permuted(others, axis=1)[:, : width - 1]
     else:
         others = rng.integers(n_clusters - 1, size=(n_clusters, width - 1), dtype=np.int32)
-        while len(twice := np.flatnonzero((np.diff(np.sort(others, axis=1), axis=1) == 0).any(axis=1))):
-            others[twice] = rng.integers(n_clusters - 1, size=(len(twice), width - 1), dtype=np.int32)
+        while len(
+            twice := np.flatnonzero((np.diff(np.sort(others, axis=1), axis=1) == 0).any(axis=1))
+        ):
+            others[twice] = rng.integers(
+                n_clusters - 1, size=(len(twice), width - 1), dtype=np.int32
+            )
     first = np.arange(n_clusters, dtype=np.int32)[:, None]
     return np.hstack([first, others + (others >= first)])
 
 
 def random_sets(n, n_clusters, width, rng):
-    """The first K(n): `width` random clusters for each point. One may come twice: a search looks at each once."""
+    """The first K(n): `width` random clusters for each point. One may come twice: a search looks at
+    each once."""
     return rng.integers(n_clusters, size=(n, width), dtype=np.int32)
 
 
@@ -146,21 +164,45 @@ class VariationalEM:
     floor : float, the least variance
     hard : bool, give each point to its best cluster alone
     n_steps : int, M-steps that came before on other rows
-    past : Statistics of further rows, which stay with their clusters (incremental EM, Neal and Hinton 1998), or None
+    past : Statistics of further rows, which stay with their clusters (incremental EM, Neal and
+        Hinton 1998), or None
     """
 
-    def __init__(self, Y, weights, n_features, K, *, n_random, key, threads, floor, hard=False, n_steps=0, past=None):
-        self.Y, self.weights, self.K = Y, weights, K
-        self.n_features, self.n_random = n_features, n_random
-        self.key, self.threads, self.floor = np.uint64(key), threads, floor
-        self.past, self.total = past, weights.sum() + (0.0 if past is None else past.mass.sum())
-        self.rows = np.arange(len(Y))  # where each row stood before the reordering
+    def __init__(
+        self,
+        Y,
+        weights,
+        n_features,
+        K,
+        *,
+        n_random,
+        key,
+        threads,
+        floor,
+        hard=False,
+        n_steps=0,
+        past=None,
+    ):
+        self.Y = Y
+        self.weights = weights
+        self.K = K
+        self.n_features = n_features
+        self.n_random = n_random
+        self.key = np.uint64(key)
+        self.threads = threads
+        self.floor = floor
+        self.past = past
+        self.total = weights.sum() + (0.0 if past is None else past.mass.sum())
+        # where each row stood before the reordering
+        self.rows = np.arange(len(Y))
         n, n_kept = K.shape
         self.best = np.empty((n, n_kept), Y.dtype)
-        self.share, self.log_sum = np.empty((n, n_kept)), np.empty(n)
+        self.share = np.empty((n, n_kept))
+        self.log_sum = np.empty(n)
         self.n_found = np.zeros(n, np.int32)
         self.found = self.found_value = None
-        self.hard, self.n_steps = hard, n_steps
+        self.hard = hard
+        self.n_steps = n_steps
 
     def run(self, mixture, *, tol, max_iter, n_warmup=0, relative=False, moves=None, progress=None):
         """Iterate until the bound settles; changes `mixture` in place.
@@ -168,7 +210,8 @@ class VariationalEM:
         Parameters
         ----------
         mixture : Mixture; a variance of 0 is replaced by eq. (8) after the first E-step
-        tol : float, the least change of the bound per point and dimension or, with `relative`, relative to the bound
+        tol : float, the least change of the bound per point and dimension or, with `relative`,
+            relative to the bound
         max_iter : int, M-steps at most
         n_warmup, moves : as in `TruncatedEM`
         progress : called after every E-step, or None
@@ -177,7 +220,9 @@ class VariationalEM:
         -------
         Trace; its last bound belongs to the mixture as it is at the end
         """
-        trace, previous, rounds = Trace(), None, MAX_ROUNDS if moves == "split" else 0
+        trace = Trace()
+        previous = None
+        rounds = MAX_ROUNDS if moves == "split" else 0
         per_point = self.total * self.n_features
         for _ in range(n_warmup if not mixture.variance > 0 else 0):
             self.e_step(mixture, trace)
@@ -212,16 +257,21 @@ class VariationalEM:
         return trace
 
     def _split(self, mixture, trace, bound):
-        # One round of moves, undone unless the bound rises. Returns the bound and how many clusters moved.
+        # One round of moves, undone unless the bound rises. Returns the bound and how many clusters
+        # moved.
         n_clusters = len(mixture.centers)
         slope, _ = self._values(mixture)
-        loss = moving.removal_losses(self.weights, slope, self.K, self.best, self.share, self.hard, n_clusters)
+        loss = moving.removal_losses(
+            self.weights, slope, self.K, self.best, self.share, self.hard, n_clusters
+        )
         entries, edges = kernels.group_by_cluster(self.K, self.share, n_clusters, False)
         keys = self.key + np.arange(2 * n_clusters, dtype=np.uint64)
         uniforms = ((kernels.mix(keys) >> np.uint64(11)) / 2.0**53).reshape(n_clusters, 2)
-        arrays, parts = (self.Y, self.weights, slope, self.share, self.best), []
+        arrays = (self.Y, self.weights, slope, self.share, self.best)
+        parts = []
         cuts = np.searchsorted(edges, np.arange(moving.ENTRIES, len(entries), moving.ENTRIES))
-        cuts = np.unique(cuts[edges[cuts] < len(entries)])  # no part without entries
+        # no part without entries
+        cuts = np.unique(cuts[edges[cuts] < len(entries)])
         for c, d in itertools.pairwise([0, *cuts, n_clusters]):
             mine = entries[edges[c] : edges[d]], edges[c : d + 1] - edges[c]
             parts.append(moving.split_gains(*arrays, *mine, uniforms[c:d], self.hard, self.threads))
@@ -235,7 +285,8 @@ class VariationalEM:
         before = mixture.centers.copy(), mixture.neighbours.copy(), self.K.copy()
         for _ in range(ATTEMPTS):
             removed, cut = pairs.T
-            mixture.centers[cut], mixture.centers[removed] = halves[cut, 0], halves[cut, 1]
+            mixture.centers[cut] = halves[cut, 0]
+            mixture.centers[removed] = halves[cut, 1]
             for c, s in pairs:
                 rows = entries[edges[s] : edges[s + 1]] // self.K.shape[1]
                 moving.tell_points(self.Y, self.K, mixture.centers, rows, c, s)
@@ -244,7 +295,8 @@ class VariationalEM:
             if moved > bound:
                 return moved, len(pairs)
             mixture.centers[:], mixture.neighbours[:], self.K[:] = before
-            pairs = pairs[: len(pairs) // 4]  # the pairs of largest gain
+            # the pairs of largest gain
+            pairs = pairs[: len(pairs) // 4]
             if not len(pairs):
                 break
         return self.e_step(mixture, trace), 0
@@ -258,11 +310,14 @@ class VariationalEM:
             self.found, self.found_value = np.empty(shape, np.int32), np.empty(shape, self.Y.dtype)
         first = not mixture.variance > 0
         if first:
-            mixture.variance = 1.0  # the order of the distances does not depend on it
+            # the order of the distances does not depend on it
+            mixture.variance = 1.0
         slope, constant = self._values(mixture)
         values = self.Y, mixture.centers, slope
         n_further = n * self.n_random
-        further = kernels.mix(self.key + np.arange(n_further, dtype=np.uint64)) % np.uint64(n_clusters)
+        further = kernels.mix(self.key + np.arange(n_further, dtype=np.uint64)) % np.uint64(
+            n_clusters
+        )
         search = self.K, mixture.neighbours, further.astype(np.int32).reshape(n, self.n_random)
         out = self.best, self.found, self.found_value, self.n_found
         dtype = self.Y.dtype
@@ -270,7 +325,8 @@ class VariationalEM:
         self.threads.run(kernels.e_step, n, *values, *search, *out, buffers=buffers)
         self.key += np.uint64(max(n_further, n))
         trace.n_distances += int(self.n_found.sum(dtype=np.int64))
-        if first:  # eq. (8)
+        # eq. (8)
+        if first:
             nearest = (self.weights * self.best[:, 0]).sum() / (self.n_features * self.total)
             mixture.variance = max(nearest, self.floor)
             slope, constant = self._values(mixture)
@@ -282,8 +338,11 @@ class VariationalEM:
         return bound
 
     def _values(self, mixture):
-        # Minus the log joint is slope * squared distance + constant. Without the constant float32 suffices.
-        constant = 0.5 * self.n_features * np.log(2 * np.pi * mixture.variance) + np.log(len(mixture.centers))
+        # Minus the log joint is slope * squared distance + constant. Without the constant float32
+        # suffices.
+        constant = 0.5 * self.n_features * np.log(2 * np.pi * mixture.variance) + np.log(
+            len(mixture.centers)
+        )
         return self.Y.dtype.type(0.5 / mixture.variance), constant
 
     def _update_neighbours(self, mixture):
@@ -307,9 +366,12 @@ class VariationalEM:
         n_clusters = len(centers)
         entries, edges = kernels.group_by_cluster(self.K, self.share, n_clusters, False)
         arrays = self.Y, self.weights, self.share, self.best, entries, edges
-        mass, scatter = np.empty(n_clusters), np.empty(n_clusters)
+        mass = np.empty(n_clusters)
+        scatter = np.empty(n_clusters)
         out = centers, mass, scatter
-        self.threads.run(kernels.m_step, n_clusters, *arrays, *out, buffers=[(self.Y.shape[1], np.float64)])
+        self.threads.run(
+            kernels.m_step, n_clusters, *arrays, *out, buffers=[(self.Y.shape[1], np.float64)]
+        )
         found = Statistics(mass, centers.astype(np.float64), scatter)
         if self.past is not None:
             found = self.past + found
@@ -329,4 +391,6 @@ class VariationalEM:
 
     def _reorder(self):
         order = np.argsort(self.K[:, 0], kind="stable")
-        self.rows, self.Y, self.weights, self.K = (a[order] for a in (self.rows, self.Y, self.weights, self.K))
+        self.rows, self.Y, self.weights, self.K = (
+            a[order] for a in (self.rows, self.Y, self.weights, self.K)
+        )

@@ -1,4 +1,5 @@
-"""vc-GMM (Hirschberger, Forster and Lücke 2019): clustering whose cost hardly grows with points and clusters."""
+"""vc-GMM (Hirschberger, Forster and Lücke 2019): clustering whose cost hardly grows with points and
+clusters."""
 
 import warnings
 from copy import copy
@@ -40,62 +41,84 @@ from handful.sources import exceeds_memory
 from handful.types import Seed, Table
 
 ALGORITHMS = {"fast": TruncatedEM(), "paper": PAPER}
-FIRST_ROWS, GROWTH = 16, 4  # rows per cluster in the first phase; factor from each phase to the next
-FEW_CLUSTERS = 1000  # up to here greedy seeds take less time than the iterations
-HARD_KEPT = 3  # clusters kept per point with hard assignments, where only the best one counts
-SOFTENED = 3e-4  # as SETTLED, where hard assignments follow soft ones of the same rows
-N_SHIFT = 4096  # rows whose median becomes the origin
+# rows per cluster in the first phase; factor from each phase to the next
+FIRST_ROWS = 16
+GROWTH = 4
+# up to here greedy seeds take less time than the iterations
+FEW_CLUSTERS = 1000
+# clusters kept per point with hard assignments, where only the best one counts
+HARD_KEPT = 3
+# as SETTLED, where hard assignments follow soft ones of the same rows
+SOFTENED = 3e-4
+# rows whose median becomes the origin
+N_SHIFT = 4096
 
 
 def _is_em(name, value, *, of, why):
     if not isinstance(value, TruncatedEM):
-        raise ValueError(f"{name} of {type(of).__name__} must be a TruncatedEM, got {name}={value!r}: {why}.")
+        raise ValueError(
+            f"{name} of {type(of).__name__} must be a TruncatedEM, got {name}={value!r}: {why}."
+        )
 
 
 class VCGMM(MixtureEstimator):
-    """Many clusters on much data: a Gaussian mixture fitted by truncated variational EM on a lightweight coreset.
+    """Many clusters on much data: a Gaussian mixture fitted by truncated variational EM on a
+    lightweight coreset.
 
-    Hirschberger, Forster and Lücke (2019), Algorithms 1 and 2. Each point looks only at the neighbours of the clusters
-    that it found last, so that an iteration costs O(N' G^2 D) with no factor for the number of clusters.
+    Hirschberger, Forster and Lücke (2019), Algorithms 1 and 2. Each point looks only at the
+    neighbours of the clusters that it found last, so that an iteration costs O(N' G^2 D) with no
+    factor for the number of clusters.
 
     Parameters
     ----------
     n_clusters : int, C
-    coreset_size : int, N', draws of the lightweight coreset, at least C in the first call. Rows are drawn with
-        repetition, so it may exceed n. None fits all rows (the paper's var-GMM-S)
-    n_neighbors : int, G, clusters in a neighbourhood, and C', clusters kept per point; at most C are used
-    init : "greedy" (k-means++, the best of 2 + log C draws), "k-means++", "afkmc2" (the paper's: short Markov chains
-        instead of passes, from random first sets), an array of centres, shape (C, d), or "auto": "greedy" up to 1,000
-        clusters, and then seeds of "afkmc2" with each row at its nearest one, whose time hardly grows with C
-    assignment : "soft", truncated posteriors; "hard" gives each point to its best cluster alone, which is the objective
-        of k-means and the fastest; "hardened" fits soft assignments first, then hard ones in a further phase: for a
-        small quantisation error whether clusters overlap or rows repeat
-    algorithm : "fast", or "paper", Algorithm 1 as printed: one phase from random first sets, and no moves
-    tol : float, the fit ends when an iteration changes the bound by less: in nats per point and dimension, or with
-        "paper" as a share of the bound
+    coreset_size : int, N', draws of the lightweight coreset, at least C in the first call. Rows are
+        drawn with repetition, so it may exceed n. None fits all rows (the paper's var-GMM-S)
+    n_neighbors : int, G, clusters in a neighbourhood, and C', clusters kept per point; at most C
+        are used
+    init : "greedy" (k-means++, the best of 2 + log C draws), "k-means++", "afkmc2" (the paper's:
+        short Markov chains instead of passes, from random first sets), an array of centres, shape
+        (C, d), or "auto": "greedy" up to 1,000 clusters, and then seeds of "afkmc2" with each row
+        at its nearest one, whose time hardly grows with C
+    assignment : "soft", truncated posteriors; "hard" gives each point to its best cluster alone,
+        which is the objective of k-means and the fastest; "hardened" fits soft assignments first,
+        then hard ones in a further phase: for a small quantisation error whether clusters overlap
+        or rows repeat
+    algorithm : "fast", or "paper", Algorithm 1 as printed: one phase from random first sets, and no
+        moves
+    tol : float, the fit ends when an iteration changes the bound by less: in nats per point and
+        dimension, or with "paper" as a share of the bound
     max_iter : int, M-steps of one phase
     warm_start : bool, begin the next `fit` at the present centres, variance and neighbourhoods
-    compute_labels : bool, find the nearest centre of all rows after fitting, which takes n C d operations
+    compute_labels : bool, find the nearest centre of all rows after fitting, which takes n C d
+        operations
     random_state : int, RandomState, Generator or None
     verbose : bool, show progress
 
     Attributes
     ----------
     cluster_centers_ : array, shape (C, d)
-    variance_ : float, in each direction, the same for all clusters, as in the paper, whose priors are equal, too
-    counts_ : float64 array, shape (C,), weight of the rows of each cluster, including rows of earlier `partial_fit`
-    lower_bound_ : float, of the log-likelihood of all rows, in nats; estimated where there is a coreset
+    variance_ : float, in each direction, the same for all clusters, as in the paper, whose priors
+        are equal, too
+    counts_ : float64 array, shape (C,), weight of the rows of each cluster, including rows of
+        earlier `partial_fit`
+    lower_bound_ : float, of the log-likelihood of all rows, in nats; estimated where there is a
+        coreset
     lower_bounds_ : list of float, after each E-step of the last phase; never decreasing
-    n_moves_ : int, clusters of little use that "fast" moved to where cutting another one gained more, in the last phase
+    n_moves_ : int, clusters of little use that "fast" moved to where cutting another one gained
+        more, in the last phase
     n_iter_ : int, M-steps of all phases
     n_distances_ : int, distances computed for coreset, seeds and E-steps
-    n_empty_ : int, clusters that no row of positive weight is assigned to, of this call or an earlier `partial_fit`:
-        ``n_clusters - len(numpy.unique(labels_))`` after a `fit`. Without `labels_` in memory the rows that were fitted
-        count, each for the best cluster that its search found
+    n_empty_ : int, clusters that no row of positive weight is assigned to, of this call or an
+        earlier `partial_fit`: ``n_clusters - len(numpy.unique(labels_))`` after a `fit`. Without
+        `labels_` in memory the rows that were fitted count, each for the best cluster that its
+        search found
     converged_ : bool, whether `tol` ended the last phase, not `max_iter`
     neighbors_ : int32 array, shape (C, G), the neighbourhoods
-    labels_ : int array, shape (n,), what `predict` gives for the rows of the fit, if `compute_labels`
-    inertia_ : float, weighted sum of the squared distances of all rows to their nearest centres, if `compute_labels`
+    labels_ : int array, shape (n,), what `predict` gives for the rows of the fit, if
+        `compute_labels`
+    inertia_ : float, weighted sum of the squared distances of all rows to their nearest centres, if
+        `compute_labels`
 
     Examples
     --------
@@ -126,25 +149,29 @@ class VCGMM(MixtureEstimator):
         Parameters
         ----------
         X : array, shape (n, d); with a `coreset_size` also a CSR matrix, of which no more than the
-            coreset, or a block of rows, is made dense at a time; or a dask array, frame or bag of chunks, of which a
-            coreset is drawn in two passes, the same as on one machine, and fitted here. `labels_` is then a dask array,
-            and there is no `inertia_`
+            coreset, or a block of rows, is made dense at a time; or a dask array, frame or bag of
+            chunks, of which a coreset is drawn in two passes, the same as on one machine, and
+            fitted here. `labels_` is then a dask array, and there is no `inertia_`
         y : ignored
         sample_weight : shape (n,), how often each row counts
 
         Raises
         ------
         ValueError
-            for bad options, more clusters than rows of positive weight or draws of the coreset, bad weights, NaN and
-            infinity
+            for bad options, more clusters than rows of positive weight or draws of the coreset, bad
+            weights, NaN and infinity
         """
-        return self._fit(X, sample_weight, go_on=self.warm_start and hasattr(self, "cluster_centers_"))
+        return self._fit(
+            X, sample_weight, go_on=self.warm_start and hasattr(self, "cluster_centers_")
+        )
 
     def partial_fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
-        """Go on with further rows, or a coreset of them. Rows of earlier calls count on in their clusters.
+        """Go on with further rows, or a coreset of them. Rows of earlier calls count on in their
+        clusters.
 
-        Incremental EM (Neal and Hinton 1998): the statistics of the earlier rows, as large as the centres, take part in
-        each M-step, so that the bound of all rows rises. Centres begin where they are. The first call is a `fit`.
+        Incremental EM (Neal and Hinton 1998): the statistics of the earlier rows, as large as the
+        centres, take part in each M-step, so that the bound of all rows rises. Centres begin where
+        they are. The first call is a `fit`.
 
         Parameters
         ----------
@@ -156,9 +183,12 @@ class VCGMM(MixtureEstimator):
     @all_or_nothing
     def _fit(self, X, sample_weight, *, go_on, past=None):
         check_options(self)
-        in_blocks = is_blocks(X, sample_weight) and not (self.coreset_size is None and exceeds_memory(X))
+        in_blocks = is_blocks(X, sample_weight) and not (
+            self.coreset_size is None and exceeds_memory(X)
+        )
         if in_blocks:
-            weights, blocks = None, copy(as_blocks(X, None, sample_weight))
+            weights = None
+            blocks = copy(as_blocks(X, None, sample_weight))
             blocks.verbose |= self.verbose
             n_rows = blocks.n
         else:
@@ -166,34 +196,51 @@ class VCGMM(MixtureEstimator):
             if past is None:
                 self._warn_of_scales(X, stacklevel=5)
             # None stays None, because a one for each row of a large file might not fit into memory.
-            weights = None if sample_weight is None else check_sample_weight(sample_weight, X.shape[0])
+            weights = (
+                None if sample_weight is None else check_sample_weight(sample_weight, X.shape[0])
+            )
             n_rows = X.shape[0] if weights is None else int(np.count_nonzero(weights))
         if self.coreset_size is None and (in_blocks or sparse.issparse(X)):
             raise ValueError(
-                "coreset_size must be an integer for sparse rows, dask data and files, of which VCGMM fits a coreset, "
+                "coreset_size must be an integer for sparse rows, dask data and files, of which "
+                "VCGMM fits a coreset, "
                 "got None: try 2**16."
             )
         if self.n_clusters > n_rows and past is None:
-            raise ValueError(f"n_clusters must be at most the number of rows, got {self.n_clusters} for {n_rows}.")
+            raise ValueError(
+                f"n_clusters must be at most the number of rows, got {self.n_clusters} for "
+                f"{n_rows}."
+            )
         if self.coreset_size is not None and past is None:
-            check_integer("coreset_size", self.coreset_size, least=self.n_clusters, why="a row for each cluster")
-        rng, n_distances = as_generator(self.random_state), 0
+            check_integer(
+                "coreset_size",
+                self.coreset_size,
+                least=self.n_clusters,
+                why="a row for each cluster",
+            )
+        rng = as_generator(self.random_state)
+        n_distances = 0
         present = slice(None) if weights is None else np.flatnonzero(weights)
         if self.coreset_size is None:
             chosen = present
-            rows, u = X[chosen], np.ones(len(X)) if weights is None else weights[chosen]
+            rows = X[chosen]
+            u = np.ones(len(X)) if weights is None else weights[chosen]
         elif in_blocks:
             drawn = lightweight_blocks(blocks, self.coreset_size, rng=rng)
-            rows, u, n_distances = self._validate(drawn.X, reset=not go_on), drawn.weights, blocks.n
+            rows = self._validate(drawn.X, reset=not go_on)
+            u = drawn.weights
+            n_distances = blocks.n
         else:
             chosen, u = lightweight_coreset(X, self.coreset_size, rng=rng, sample_weight=weights)
-            rows, n_distances = X[chosen], X.shape[0]
+            rows = X[chosen]
+            n_distances = X.shape[0]
         rows = rows.toarray() if sparse.issparse(rows) else rows
         # Fit in coordinates about the median, where distances keep their digits.
         self._shift = np.median(rows[:: -(-len(rows) // N_SHIFT)], axis=0).astype(np.float64)
         if past is not None:
             past = Statistics(past.mass, padded(past.means, self._shift), past.scatter)
-        rows = padded(rows, self._shift)  # in place of the coreset's rows, which would lie in memory beside these
+        # in place of the coreset's rows, which would lie in memory beside these
+        rows = padded(rows, self._shift)
         mixture, trace, n_fitting = self._optimise(rows, u, rng, go_on, past)
         self.n_distances_ = n_distances + n_fitting
         earlier = None if past is None else self._in_clusters
@@ -204,12 +251,14 @@ class VCGMM(MixtureEstimator):
         return self
 
     def _rows_in_use(self, X, present, fitted, rows, nearest_rows):
-        # The clusters in use and a row of X that is assigned to each. `present` and `fitted` are places in X of the
-        # rows that count and of those that were fitted, which `rows` holds as well; `fitted` is None for X in blocks.
-        if isinstance(getattr(self, "labels_", None), np.ndarray):  # of dask data they are yet to be computed
+        # The clusters in use and a row of X that is assigned to each. `present` and `fitted` are
+        # places in X of the rows that count and of those that were fitted, which `rows` holds as
+        # well; `fitted` is None for X in blocks. of dask data they are yet to be computed
+        if isinstance(getattr(self, "labels_", None), np.ndarray):
             clusters, first = np.unique(self.labels_[present], return_index=True)
             if fitted is None:
-                return clusters, self.cluster_centers_[clusters]  # not read once more for it
+                # not read once more for it
+                return clusters, self.cluster_centers_[clusters]
             return clusters, dense(X[np.arange(X.shape[0])[present][first]])
         clusters = np.flatnonzero(nearest_rows >= 0)
         first = nearest_rows[clusters]
@@ -227,13 +276,19 @@ class VCGMM(MixtureEstimator):
             self.inertia_ = float(sq_dist.sum() if weights is None else weights @ sq_dist)
 
     def _count_empty(self, clusters, rows, earlier):
-        # `rows` are a row of each of the `clusters` in use; `earlier` is such a pair of the calls before, or None.
+        # `rows` are a row of each of the `clusters` in use; `earlier` is such a pair of the calls
+        # before, or None.
         if earlier is not None:
-            before = nearest_centers(earlier[1], self.cluster_centers_)[0] if self.compute_labels else earlier[0]
+            before = (
+                nearest_centers(earlier[1], self.cluster_centers_)[0]
+                if self.compute_labels
+                else earlier[0]
+            )
             clusters, first = np.unique(np.append(clusters, before), return_index=True)
             rows = np.concatenate([rows, earlier[1]])[first]
         self._in_clusters = clusters, rows
-        # A search may give equal rows to several clusters whose centres differ by rounding: only one of these counts.
+        # A search may give equal rows to several clusters whose centres differ by rounding: only
+        # one of these counts.
         self.n_empty_ = self.n_clusters - len(np.unique(rows, axis=0))
         if self.n_empty_:
             said = f"{self.n_empty_} of {self.n_clusters} clusters have no points of their own; "
@@ -241,19 +296,30 @@ class VCGMM(MixtureEstimator):
             warnings.warn(said, ConvergenceWarning, stacklevel=5)
 
     def _optimise(self, Y, weights, rng, go_on, past):
-        # Returns the mixture, the trace of the last phase (with the iterations of all) and the distances computed.
+        # Returns the mixture, the trace of the last phase (with the iterations of all) and the
+        # distances computed.
         how = ALGORITHMS.get(self.algorithm, self.algorithm)
-        # Far above what rounding makes of a distance of 0. Else the bound would waver where points are centres.
+        # Far above what rounding makes of a distance of 0. Else the bound would waver where points
+        # are centres.
         eps, tiny = (float(getattr(np.finfo(Y.dtype), name)) for name in ("eps", "tiny"))
-        floor = max(eps**1.5 * float(np.mean(row_norms(Y, squared=True), dtype=np.float64)), tiny / eps)
-        phases = [(size, self.assignment == "hard", SETTLED) for size in self._sizes(len(Y), how.grow and not go_on)]
+        floor = max(
+            eps**1.5 * float(np.mean(row_norms(Y, squared=True), dtype=np.float64)), tiny / eps
+        )
+        phases = [
+            (size, self.assignment == "hard", SETTLED)
+            for size in self._sizes(len(Y), how.grow and not go_on)
+        ]
         if self.assignment == "hardened":
             phases.append((len(Y), False, SOFTENED))
-        phases.append((len(Y), self.assignment != "soft", 0.0))  # rows, hard or not, least tol
-        mixture, n_distances, n_iter = None, 0, 0
+        # rows, hard or not, least tol
+        phases.append((len(Y), self.assignment != "soft", 0.0))
+        mixture = None
+        n_distances = 0
+        n_iter = 0
         with Threads() as threads, tqdm(desc="EM", disable=not self.verbose) as bar:
             for size, hard, least_tol in phases:
-                mine, u = Y, weights
+                mine = Y
+                u = weights
                 if size < len(Y):
                     chosen, u = lightweight_coreset(Y, size, rng=rng, sample_weight=weights)
                     mine = Y[chosen]
@@ -266,23 +332,28 @@ class VCGMM(MixtureEstimator):
                 else:
                     first, n_starting = probable_centers(mine, mixture.centers)
                     order = np.argsort(first, kind="stable")
-                    mine, u, K = mine[order], u[order], mixture.neighbours[first[order]]
+                    mine = mine[order]
+                    u = u[order]
+                    K = mixture.neighbours[first[order]]
                 if hard:
                     K = np.ascontiguousarray(K[:, :HARD_KEPT])
                 now = dict(n_random=how.n_random, hard=hard, floor=floor, past=past, n_steps=n_iter)
                 key = rng.integers(2**63)
                 em = VariationalEM(mine, u, self.n_features_in_, K, key=key, threads=threads, **now)
-                del mine, u, K  # of which `em` keeps those that it puts in another order
+                # of which `em` keeps those that it puts in another order
+                del mine, u, K
                 trace = em.run(
                     mixture,
                     tol=max(self.tol, least_tol),
                     max_iter=self.max_iter,
                     n_warmup=how.n_warmup,
                     relative=how.stopping == "relative" and not least_tol,
-                    moves=how.moves if past is None else None,  # earlier rows cannot be cut
+                    # earlier rows cannot be cut
+                    moves=how.moves if past is None else None,
                     progress=bar.update,
                 )
-                del em  # before the next phase makes its copy of the rows
+                # before the next phase makes its copy of the rows
+                del em
                 n_distances += n_starting + trace.n_distances
                 n_iter += trace.n_iter
         trace.n_iter = n_iter
@@ -292,23 +363,31 @@ class VCGMM(MixtureEstimator):
 
     def _sizes(self, n, grow):
         # How many rows take part in the phases before the last.
-        sizes, size = [], FIRST_ROWS * self.n_clusters
+        sizes = []
+        size = FIRST_ROWS * self.n_clusters
         while grow and size * GROWTH <= 1.5 * n:
             sizes.append(size)
             size *= GROWTH
         return sizes
 
     def _begin(self, Y, weights, rng, how, floor, go_on):
-        # Returns the first mixture, the first cluster of each row (or None) and the distances computed.
-        C, width, variance = self.n_clusters, min(self.n_neighbors, self.n_clusters), 0.0
-        neighbours, first, n_distances, from_seeds = None, None, 0, how.start != "random"
+        # Returns the first mixture, the first cluster of each row (or None) and the distances
+        # computed.
+        C = self.n_clusters
+        width = min(self.n_neighbors, self.n_clusters)
+        variance = 0.0
+        neighbours = None
+        first = None
+        n_distances = 0
+        from_seeds = how.start != "random"
         init = self.init
         if isinstance(init, str) and init == "auto":
             init = "greedy" if C <= FEW_CLUSTERS else "chains"
         if go_on:
             if len(self.cluster_centers_) != C:
                 raise ValueError(
-                    f"n_clusters is {C}, but the warm start has {len(self.cluster_centers_)} centres; "
+                    f"n_clusters is {C}, but the warm start has {len(self.cluster_centers_)} "
+                    "centres; "
                     "call fit with warm_start=False."
                 )
             centers = padded(self.cluster_centers_.astype(Y.dtype), self._shift)
@@ -317,12 +396,19 @@ class VCGMM(MixtureEstimator):
         elif not isinstance(init, str):
             centers = padded(self._given_centers(Y.dtype), self._shift)
         elif init in ("afkmc2", "chains"):
-            seeds, n_distances = afkmc2(Y, C, chain_length=how.chain_length, sample_weight=weights, rng=rng)
-            centers, from_seeds = Y[seeds], how.start == "nearest" or (from_seeds and init == "chains")
+            seeds, n_distances = afkmc2(
+                Y, C, chain_length=how.chain_length, sample_weight=weights, rng=rng
+            )
+            centers = Y[seeds]
+            from_seeds = how.start == "nearest" or (from_seeds and init == "chains")
         else:
             trials = 1 if init == "k-means++" else None
-            seeds, labels, n_distances = kmeans_plusplus(Y, C, sample_weight=weights, n_trials=trials, rng=rng)
-            centers, first, from_seeds = Y[seeds], labels if from_seeds else None, False
+            seeds, labels, n_distances = kmeans_plusplus(
+                Y, C, sample_weight=weights, n_trials=trials, rng=rng
+            )
+            centers = Y[seeds]
+            first = labels if from_seeds else None
+            from_seeds = False
         if from_seeds:
             first, n_starting = probable_centers(Y, centers)
             n_distances += n_starting
@@ -331,14 +417,19 @@ class VCGMM(MixtureEstimator):
         return Mixture(np.array(centers), variance, neighbours), first, n_distances
 
     def _keep(self, mixture, trace):
-        d, found = self.n_features_in_, trace.statistics
+        d = self.n_features_in_
+        found = trace.statistics
         self.counts_ = found.mass
         self._past = Statistics(found.mass, found.means[:, :d] + self._shift, found.scatter)
         centers = mixture.centers[:, :d].astype(np.float64) + self._shift
         self.cluster_centers_ = np.ascontiguousarray(centers.astype(mixture.centers.dtype))
-        self.variance_, self.neighbors_ = float(mixture.variance), mixture.neighbours
-        self.lower_bounds_, self.lower_bound_ = trace.bounds, trace.bounds[-1]
-        self.n_moves_, self.n_iter_, self.converged_ = trace.n_moves, trace.n_iter, trace.converged
+        self.variance_ = float(mixture.variance)
+        self.neighbors_ = mixture.neighbours
+        self.lower_bounds_ = trace.bounds
+        self.lower_bound_ = trace.bounds[-1]
+        self.n_moves_ = trace.n_moves
+        self.n_iter_ = trace.n_iter
+        self.converged_ = trace.converged
         if not trace.converged:
             said = f"VCGMM did not settle in {self.max_iter} iterations; raise max_iter or tol."
             warnings.warn(said, ConvergenceWarning, stacklevel=5)
@@ -350,5 +441,6 @@ class VCGMM(MixtureEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.coreset_size is not None
-        tags.classifier_tags = ClassifierTags()  # of `predict_proba`: a column a cluster
+        # of `predict_proba`: a column a cluster
+        tags.classifier_tags = ClassifierTags()
         return tags

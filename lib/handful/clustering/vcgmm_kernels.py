@@ -1,8 +1,10 @@
-"""The loops of vc-GMM: search sets, responsibilities, neighbourhoods, means (Hirschberger et al., Algorithms 1 and 2).
+"""The loops of vc-GMM: search sets, responsibilities, neighbourhoods, means (Hirschberger et al.,
+Algorithms 1 and 2).
 
-Each kernel works on a stretch of points or of clusters and writes nothing outside it, so that stretches can run in
-threads and the result does not depend on their number. A point's value for a cluster is minus its log joint up to a
-constant, ``slope * squared distance``, so that it orders clusters as their distances do (Proposition 1).
+Each kernel works on a stretch of points or of clusters and writes nothing outside it, so that
+stretches can run in threads and the result does not depend on their number. A point's value for a
+cluster is minus its log joint up to a constant, ``slope * squared distance``, so that it orders
+clusters as their distances do (Proposition 1).
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +14,13 @@ import numpy as np
 from numba import njit
 from scipy.sparse import csr_array
 
-LANES = 16  # rows are padded to a multiple of this
+# rows are padded to a multiple of this
+LANES = 16
 
 
 def mix(keys):
-    """One random number for each uint64 of an array, by SplitMix64 (Steele, Lea and Flood 2014), in any order."""
+    """One random number for each uint64 of an array, by SplitMix64 (Steele, Lea and Flood 2014), in
+    any order."""
     x = keys * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -25,29 +29,60 @@ def mix(keys):
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def distances_to(y, centers, ids, count, out):
-    """Squared distances from `y` to the centres ``ids[:count]`` into `out`; `ids` and `out` have room for 3 more.
+    """Squared distances from `y` to the centres ``ids[:count]`` into `out`; `ids` and `out` have
+    room for 3 more.
 
     Four at a time, so that the row stays in registers.
     """
-    zero = y.dtype.type(0)  # sums in the rows' own type
+    # sums in the rows' own type
+    zero = y.dtype.type(0)
     full = (count + 3) // 4 * 4
     for k in range(count, full):
         ids[k] = ids[0]
     for k in range(0, full, 4):
-        a, b, c, d = ids[k], ids[k + 1], ids[k + 2], ids[k + 3]
-        s0, s1, s2, s3 = zero, zero, zero, zero
+        a = ids[k]
+        b = ids[k + 1]
+        c = ids[k + 2]
+        d = ids[k + 3]
+        s0 = zero
+        s1 = zero
+        s2 = zero
+        s3 = zero
         for j in range(y.size):
-            d0, d1, d2, d3 = y[j] - centers[a, j], y[j] - centers[b, j], y[j] - centers[c, j], y[j] - centers[d, j]
+            d0 = y[j] - centers[a, j]
+            d1 = y[j] - centers[b, j]
+            d2 = y[j] - centers[c, j]
+            d3 = y[j] - centers[d, j]
             s0 += d0 * d0
             s1 += d1 * d1
             s2 += d2 * d2
             s3 += d3 * d3
-        out[k], out[k + 1], out[k + 2], out[k + 3] = s0, s1, s2, s3
+        out[k] = s0
+        out[k + 1] = s1
+        out[k + 2] = s2
+        out[k + 3] = s3
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def e_step(start, stop, Y, centers, slope, K, G, further, best, found, found_value, n_found, seen, value, distance):
-    """Update K(n) to the best of each point's search set, the union of the neighbourhoods of its old clusters.
+def e_step(
+    start,
+    stop,
+    Y,
+    centers,
+    slope,
+    K,
+    G,
+    further,
+    best,
+    found,
+    found_value,
+    n_found,
+    seen,
+    value,
+    distance,
+):
+    """Update K(n) to the best of each point's search set, the union of the neighbourhoods of its
+    old clusters.
 
     Parameters
     ----------
@@ -59,18 +94,22 @@ def e_step(start, stop, Y, centers, slope, K, G, further, best, found, found_val
     G : int32 array, shape (C, G), each cluster's neighbourhood, itself first
     further : int32 array, shape (n, n_random), random clusters that join each search set
     best : array, shape (n, C'), out: squared distances to the clusters of K
-    found, found_value : int32 and float arrays, shape (n, C' G + n_random + 4), out: the search set and its values
+    found, found_value : int32 and float arrays, shape (n, C' G + n_random + 4), out: the search set
+        and its values
     n_found : int32 array, shape (n,), out: the size of the search set
-    seen, value, distance : buffers, int64 of shape (C,), and as found_value of shapes (C',) and (C' G + n_random + 4,)
+    seen, value, distance : buffers, int64 of shape (C,), and as found_value of shapes (C',) and (C'
+        G + n_random + 4,)
     """
     n_kept = K.shape[1]
     for c in range(seen.size):
         seen[c] = -1
     infinity = Y.dtype.type(np.inf)
     for i in range(start, stop):
-        ids, values = found[i], found_value[i]
+        ids = found[i]
+        values = found_value[i]
         count = 0
-        for k in range(n_kept):  # the old winners first, so that few later clusters displace one
+        # the old winners first, so that few later clusters displace one
+        for k in range(n_kept):
             c = K[i, k]
             ids[count] = c
             count += seen[c] != i
@@ -90,7 +129,8 @@ def e_step(start, stop, Y, centers, slope, K, G, further, best, found, found_val
             seen[other] = i
         n_found[i] = count
         distances_to(Y[i], centers, ids, count, distance)
-        filled, worst = 0, infinity
+        filled = 0
+        worst = infinity
         for k in range(count):
             c = ids[k]
             v = slope * distance[k]
@@ -111,10 +151,11 @@ def e_step(start, stop, Y, centers, slope, K, G, further, best, found, found_val
 
 
 def responsibilities(slope, best, hard, share, log_sum):
-    """Write truncated posteriors (eq. 3) to `share`, shape (n, C'), and each point's part of the bound to `log_sum`.
+    """Write truncated posteriors (eq. 3) to `share`, shape (n, C'), and each point's part of the
+    bound to `log_sum`.
 
-    With `hard` the posterior is truncated to the best cluster. Shares that would be lost in rounding beside the best
-    become zero, so that the M-step has fewer rows to add up.
+    With `hard` the posterior is truncated to the best cluster. Shares that would be lost in
+    rounding beside the best become zero, so that the M-step has fewer rows to add up.
     """
     np.multiply(best, float(slope), out=share, dtype=np.float64)
     lowest = share[:, 0].copy()
@@ -132,10 +173,13 @@ def responsibilities(slope, best, hard, share, log_sum):
 
 
 def group_by_cluster(K, share, n_clusters, first_only):
-    """Positions of the entries of `K` that count, sorted by cluster, then by point: (entries, edges per cluster)."""
+    """Positions of the entries of `K` that count, sorted by cluster, then by point: (entries, edges
+    per cluster)."""
     entries = np.arange(0, K.size, K.shape[1]) if first_only else np.flatnonzero(share > 0)
-    clusters, each = K.ravel()[entries], np.arange(len(entries) + 1)
-    table = csr_array((entries, clusters, each), shape=(len(entries), n_clusters)).tocsc()  # a counting sort
+    clusters = K.ravel()[entries]
+    each = np.arange(len(entries) + 1)
+    # a counting sort
+    table = csr_array((entries, clusters, each), shape=(len(entries), n_clusters)).tocsc()
     return table.data, table.indptr.astype(np.int64)
 
 
@@ -143,8 +187,9 @@ def group_by_cluster(K, share, n_clusters, first_only):
 def m_step(start, stop, Y, weights, share, best, entries, edges, centers, mass, scatter, total):
     """Means (eq. 6) of a stretch of clusters, with the weight and the scatter of each.
 
-    The scatter about the new mean is the scatter about the old one, known from the E-step, minus what the mean's move
-    explains. That saves a second pass over the points. A cluster without weight keeps its centre.
+    The scatter about the new mean is the scatter about the old one, known from the E-step, minus
+    what the mean's move explains. That saves a second pass over the points. A cluster without
+    weight keeps its centre.
 
     Parameters
     ----------
@@ -162,9 +207,11 @@ def m_step(start, stop, Y, weights, share, best, entries, edges, centers, mass, 
     for c in range(start, stop):
         for j in range(width):
             total[j] = 0.0
-        m, s = 0.0, 0.0
+        m = 0.0
+        s = 0.0
         for e in range(edges[c], edges[c + 1]):
-            i, k = entries[e] // n_kept, entries[e] % n_kept
+            i = entries[e] // n_kept
+            k = entries[e] % n_kept
             w = weights[i] * share[i, k]
             m += w
             s += w * best[i, k]
@@ -184,9 +231,22 @@ def m_step(start, stop, Y, weights, share, best, entries, edges, centers, mass, 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def update_neighbours(
-    start, stop, found, found_value, n_found, members, edges, G, total, count, touched, near, near_value
+    start,
+    stop,
+    found,
+    found_value,
+    n_found,
+    members,
+    edges,
+    G,
+    total,
+    count,
+    touched,
+    near,
+    near_value,
 ):
-    """G_c: the clusters that the points nearest to c found nearest on average (eq. 31), c itself first.
+    """G_c: the clusters that the points nearest to c found nearest on average (eq. 31), c itself
+    first.
 
     Each average is over the values of the points that met the cluster. If
     they met fewer than G - 1 clusters, the rest of the old neighbourhood stays.
@@ -228,18 +288,21 @@ def update_neighbours(
                 slot -= 1
             near_value[slot] = v
             near[slot] = other
-        for g in range(1, width):  # fill up with the old neighbourhood, in its order
+        # fill up with the old neighbourhood, in its order
+        for g in range(1, width):
             if filled < width - 1 and count[G[c, g]] == 0:
                 near[filled] = G[c, g]
                 filled += 1
         for t in range(n_touched):
-            total[touched[t]], count[touched[t]] = 0.0, 0
+            total[touched[t]] = 0.0
+            count[touched[t]] = 0
         for g in range(filled):
             G[c, g + 1] = near[g]
 
 
 class Threads(ThreadPoolExecutor):
-    """Context manager that runs a kernel over stretches of 0..n in as many threads as numba may use."""
+    """Context manager that runs a kernel over stretches of 0..n in as many threads as numba may
+    use."""
 
     def __init__(self) -> None:
         self.n_threads = numba.get_num_threads()
@@ -248,8 +311,8 @@ class Threads(ThreadPoolExecutor):
     def run(self, kernel, n, *arguments, buffers=()):
         """``kernel(start, stop, *arguments, *arrays)`` on stretches that cover 0..n.
 
-        Each stretch gets arrays of zeros of its own, with the shapes and types of `buffers`: kernels that make no
-        arrays compile faster.
+        Each stretch gets arrays of zeros of its own, with the shapes and types of `buffers`:
+        kernels that make no arrays compile faster.
         """
 
         def stretch(start, stop):

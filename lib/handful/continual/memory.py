@@ -44,7 +44,8 @@ class Memory:
         return len(self.indices)
 
     def first(self, size):
-        """The `Memory` of the first `size` rows, copied: a view would keep all rows alive, and be pickled with them."""
+        """The `Memory` of the first `size` rows, copied: a view would keep all rows alive, and be
+        pickled with them."""
         if size >= len(self):
             return self
         rows = np.arange(size)
@@ -52,11 +53,13 @@ class Memory:
 
 
 class ReplayBuffer(Options):
-    """A memory of `size` rows, shared equally among the tasks seen so far (Borsos et al. 2024, Section 4.1).
+    """A memory of `size` rows, shared equally among the tasks seen so far (Borsos et al. 2024,
+    Section 4.1).
 
-    After task t each older task keeps its first ``size // t`` rows, and a selector chooses as many of the new task. The
-    first k rows that a greedy selector chooses are those that it would choose if asked for k. The rows of a selector
-    whose order has no meaning are shuffled once, so that the first k are a random part of them.
+    After task t each older task keeps its first ``size // t`` rows, and a selector chooses as many
+    of the new task. The first k rows that a greedy selector chooses are those that it would choose
+    if asked for k. The rows of a selector whose order has no meaning are shuffled once, so that the
+    first k are a random part of them.
 
     Parameters
     ----------
@@ -70,8 +73,8 @@ class ReplayBuffer(Options):
 
     Examples
     --------
-    In a training loop with the loss of Section 4.1: the mean loss of the minibatch, plus beta times the sum, over the
-    old tasks, of their mean losses:
+    In a training loop with the loss of Section 4.1: the mean loss of the minibatch, plus beta times
+    the sum, over the old tasks, of their mean losses:
 
     >>> import torch
     >>> from handful import KCenter
@@ -105,16 +108,19 @@ class ReplayBuffer(Options):
     def add(self, X, y=None, *, view=None, sample_weight=None):
         """Keep some rows of a task that was learned, and fewer of the older tasks.
 
-        An error, and Ctrl-C, leaves the memory as it was: the next task gives what it would have given.
+        An error, and Ctrl-C, leaves the memory as it was: the next task gives what it would have
+        given.
 
         Parameters
         ----------
-        X : array or torch tensor, shape (n, ...), the rows of the task; or a list of texts or images, which is kept as
-            an array of objects. If fewer rows than the share of a task have a
-            positive weight, all of these are kept
-        y : labels, shape (n,), or soft labels, shape (n, classes), if the selector takes them; None if it needs none
-        view : array, shape (n, d), from which the selector chooses instead of `X`, such as embeddings or gradients (see
-            `handful.continual.network_views`) or features of a proxy; None: the rows of `X` as vectors
+        X : array or torch tensor, shape (n, ...), the rows of the task; or a list of texts or
+            images, which is kept as an array of objects. If fewer rows than the share of a task
+            have a positive weight, all of these are kept
+        y : labels, shape (n,), or soft labels, shape (n, classes), if the selector takes them; None
+            if it needs none
+        view : array, shape (n, d), from which the selector chooses instead of `X`, such as
+            embeddings or gradients (see `handful.continual.network_views`) or features of a proxy;
+            None: the rows of `X` as vectors
         sample_weight : shape (n,), how often each row counts for the selector
 
         Returns
@@ -124,8 +130,8 @@ class ReplayBuffer(Options):
         Raises
         ------
         ValueError
-            for more tasks than rows in the memory, a `view` of another length, rows or labels of another kind, shape or
-            dtype than those held, and data that the selector refuses
+            for more tasks than rows in the memory, a `view` of another length, rows or labels of
+            another kind, shape or dtype than those held, and data that the selector refuses
         TypeError
             if `selector` is no selector, `view` no array, or `X` sparse
         """
@@ -138,13 +144,18 @@ class ReplayBuffer(Options):
         check_options(self)
         check_in_memory("ReplayBuffer", X, y, view, sample_weight)
         if sparse.issparse(X):
-            raise TypeError("X must be an array or a torch tensor, got a sparse matrix: use X.toarray().")
+            raise TypeError(
+                "X must be an array or a torch tensor, got a sparse matrix: use X.toarray()."
+            )
         X = row_array(X) if isinstance(X, list | tuple) and not is_table(X) else X
         y = np.asarray(y) if isinstance(y, list | tuple) else y
         n_tasks = len(memories) + 1
         share = self.size // n_tasks
         if share < 1:
-            raise ValueError(f"a memory of size={self.size} holds no row of each of {n_tasks} tasks: use a larger one.")
+            raise ValueError(
+                f"a memory of size={self.size} holds no row of each of {n_tasks} tasks: use a "
+                "larger one."
+            )
         if len(X) == 0:
             raise ValueError("the task has no rows: there is nothing to remember of it.")
         _check_labels(y, len(X))
@@ -160,8 +171,13 @@ class ReplayBuffer(Options):
         except ValueError as error:
             if f"size={share}" not in str(error):
                 raise
-            why = f"the share of each of {n_tasks} tasks in a memory of {self.size} rows is {self.size} // {n_tasks}"
-            raise ValueError(f"{error} That size is not the selector's own: {why} = {share}.") from error
+            why = (
+                f"the share of each of {n_tasks} tasks in a memory of {self.size} rows is "
+                f"{self.size} // {n_tasks}"
+            )
+            raise ValueError(
+                f"{error} That size is not the selector's own: {why} = {share}."
+            ) from error
         if not getattr(selector, "_ranks", False):
             indices = self.rng_.permutation(indices)
         kept = (None if a is None else take_rows(a, indices) for a in (X, y))
@@ -170,13 +186,15 @@ class ReplayBuffer(Options):
         return self
 
     def rows(self):
-        """All rows of the memory, with weights under which every task counts as one: ``(X, y, weights)``.
+        """All rows of the memory, with weights under which every task counts as one: ``(X, y,
+        weights)``.
 
         Returns
         -------
-        X, y : rows and labels of the first task, then of the second, and so on; `y` is None without labels
-        weights : shape (m,), 1 over the number of rows held of the row's task: ``weights @ losses`` is the sum over the
-            tasks of their mean losses; a float32 tensor if X is a tensor
+        X, y : rows and labels of the first task, then of the second, and so on; `y` is None without
+            labels
+        weights : shape (m,), 1 over the number of rows held of the row's task: ``weights @ losses``
+            is the sum over the tasks of their mean losses; a float32 tensor if X is a tensor
 
         Raises
         ------
@@ -198,7 +216,9 @@ class ReplayBuffer(Options):
 
 def _check_view(view, n):
     if hasattr(view, "embeddings"):
-        raise TypeError(f"view must be an array, got {type(view).__name__}: give its .embeddings or .gradients.")
+        raise TypeError(
+            f"view must be an array, got {type(view).__name__}: give its .embeddings or .gradients."
+        )
     view = canonical(view) if sparse.issparse(view) else as_array(view)
     if view.shape[:1] != (n,):
         got = view.shape[0] if view.ndim else f"shape {view.shape}"
@@ -209,7 +229,10 @@ def _check_view(view, n):
 def _check_labels(y, n):
     shape = (n,) if y is None else tuple(np.shape(y))
     if shape[:1] != (n,) or len(shape) > 2 or shape[1:] == (1,):
-        raise ValueError(f"y must have shape ({n},), one label a row, or ({n}, classes) if they are soft, got {shape}.")
+        raise ValueError(
+            f"y must have shape ({n},), one label a row, or ({n}, classes) if they are soft, got "
+            f"{shape}."
+        )
 
 
 def _form(X, y):

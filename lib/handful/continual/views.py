@@ -1,4 +1,5 @@
-"""Embeddings, logits, losses and gradients of a network: what the selector of a replay memory can choose from."""
+"""Embeddings, logits, losses and gradients of a network: what the selector of a replay memory can
+choose from."""
 
 from dataclasses import dataclass
 
@@ -18,7 +19,8 @@ class Views:
     ----------
     embeddings : float array, shape (n, d); the input of the last linear layer
     logits : float array, shape (n, classes)
-    y : int array, shape (n,), labels 0 to classes - 1; None if neither losses nor gradients are needed
+    y : int array, shape (n,), labels 0 to classes - 1; None if neither losses nor gradients are
+        needed
 
     Raises
     ------
@@ -33,12 +35,16 @@ class Views:
     def __post_init__(self):
         if self.y is None:
             return
-        y, (n, classes) = np.asarray(self.y), self.logits.shape
+        y = np.asarray(self.y)
+        (n, classes) = self.logits.shape
         if y.shape != (n,) or y.dtype.kind not in "iu":
-            raise ValueError(f"y must hold {n} integers, one label a row, got shape {y.shape}, dtype {y.dtype}.")
+            raise ValueError(
+                f"y must hold {n} integers, one label a row, got shape {y.shape}, dtype {y.dtype}."
+            )
         if n and not 0 <= y.min() <= y.max() < classes:
             raise ValueError(
-                f"y must hold columns of the {classes} logits, 0 to {classes - 1}, got {y.min()} to {y.max()}."
+                f"y must hold columns of the {classes} logits, 0 to {classes - 1}, got {y.min()} "
+                f"to {y.max()}."
             )
 
     @property
@@ -48,10 +54,13 @@ class Views:
 
     @property
     def gradients(self):
-        """Gradient of each row's loss in the last layer's weights and bias, shape (n, classes * (d + 1))."""
+        """Gradient of each row's loss in the last layer's weights and bias, shape (n, classes * (d
+        + 1))."""
         residual = softmax(self.logits, axis=1)
         residual[np.arange(len(self._labels())), self.y] -= 1.0
-        inputs = np.concatenate([self.embeddings, np.ones((len(residual), 1), self.embeddings.dtype)], axis=1)
+        inputs = np.concatenate(
+            [self.embeddings, np.ones((len(residual), 1), self.embeddings.dtype)], axis=1
+        )
         return (residual[:, :, None] * inputs[:, None, :]).reshape(len(inputs), -1)
 
     def _labels(self):
@@ -68,7 +77,8 @@ def network_views(model, X, y=None, *, head=None, batch_size=1000):
     model : torch.nn.Module that maps rows to logits
     X : tensor or array, shape (n, ...), the rows
     y : int array or tensor, shape (n,), labels 0 to classes - 1, for losses and gradients; or None
-    head : torch.nn.Linear, the layer whose input is the embedding; None: the last linear layer of the model
+    head : torch.nn.Linear, the layer whose input is the embedding; None: the last linear layer of
+        the model
     batch_size : int, rows at a time
 
     Returns
@@ -90,11 +100,14 @@ def network_views(model, X, y=None, *, head=None, batch_size=1000):
     if head is None:
         linear = [m for m in model.modules() if isinstance(m, torch.nn.Linear)]
         if not linear:
-            raise ValueError(f"{type(model).__name__} has no linear layer: say which `head` gives its logits.")
+            raise ValueError(
+                f"{type(model).__name__} has no linear layer: say which `head` gives its logits."
+            )
         head = linear[-1]
     check_integer("batch_size", batch_size)
     X = torch.as_tensor(X)
-    seen, logits = [], []
+    seen = []
+    logits = []
     hook = head.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].detach()))
     training = model.training
     try:

@@ -20,7 +20,8 @@ class BadFileError(ValueError):
 
 
 def data_folder():
-    """Where files are kept: `data/` of the repository, or a cache folder of the user's if there is none."""
+    """Where files are kept: `data/` of the repository, or a cache folder of the user's if there is
+    none."""
     if (CHECKOUT / "data" / "README.md").is_file():
         return CHECKOUT / "data"
     import pooch
@@ -29,7 +30,8 @@ def data_folder():
 
 
 def find(filename):
-    """The file in `data_folder()`, else in the folder that $HANDFUL_DATA names; None where neither has it.
+    """The file in `data_folder()`, else in the folder that $HANDFUL_DATA names; None where neither
+    has it.
 
     Raises
     ------
@@ -38,7 +40,9 @@ def find(filename):
     """
     named = os.environ.get("HANDFUL_DATA")
     if named and not Path(named).is_dir():
-        raise MissingDataError(f"HANDFUL_DATA is {named!r}, which is not a folder: correct it or unset it.")
+        raise MissingDataError(
+            f"HANDFUL_DATA is {named!r}, which is not a folder: correct it or unset it."
+        )
     folders = [data_folder(), *([Path(named)] if named else [])]
     return next((folder / filename for folder in folders if (folder / filename).is_file()), None)
 
@@ -53,7 +57,8 @@ def content_sha256(*arrays):
 
 
 def read(entry, *, verbose=False):
-    """The arrays of a data set, from its ready-made file or else its originals, which are downloaded if need be.
+    """The arrays of a data set, from its ready-made file or else its originals, which are
+    downloaded if need be.
 
     Returns
     -------
@@ -69,17 +74,23 @@ def read(entry, *, verbose=False):
     if path is not None:
         return _checked(path, ready, entry), entry.sha256
     if not entry.raw:
-        raise MissingDataError(_how_to_get(entry, "only its ready-made file has exactly these rows", entry.notes))
+        raise MissingDataError(
+            _how_to_get(entry, "only its ready-made file has exactly these rows", entry.notes)
+        )
     arrays = {}
     for raw in entry.raw:
-        reader_of(raw["format"])  # before anything is downloaded
+        # before anything is downloaded
+        reader_of(raw["format"])
         path = find(raw["filename"])
-        arrays |= _checked(path or _download(raw, entry, verbose), raw, entry, downloaded=path is None)
+        arrays |= _checked(
+            path or _download(raw, entry, verbose), raw, entry, downloaded=path is None
+        )
     return arrays, content_sha256(*arrays.values())
 
 
 def _checked(path, raw, entry, *, downloaded=False):
-    # The arrays of one file. A download that is wrong is not kept; a file of the user's is never deleted.
+    # The arrays of one file. A download that is wrong is not kept; a file of the user's is never
+    # deleted.
     try:
         with open(path, "rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
@@ -87,18 +98,36 @@ def _checked(path, raw, entry, *, downloaded=False):
             raise ValueError(f"its SHA-256 is {found}, expected {raw['sha256']}.")
         values = reader_of(raw["format"])(path, entry, **raw.get("options", {}))
         arrays = values if "arrays" not in raw else dict(zip(raw["arrays"], values, strict=True))
-        for name, values in arrays.items():  # integers as int64, so that 2 * y - 1 is safe
-            kind = entry.dtype if name[0] == "X" else np.int64 if values.dtype.kind in "biu" else values.dtype
+        # integers as int64, so that 2 * y - 1 is safe
+        for name, values in arrays.items():
+            kind = (
+                entry.dtype
+                if name[0] == "X"
+                else np.int64
+                if values.dtype.kind in "biu"
+                else values.dtype
+            )
             arrays[name] = np.ascontiguousarray(values, dtype=kind)
         for key, expected in entry.content.items():
             name, _, rows = key.rstrip("]").partition("[:")
-            if name in arrays and content_sha256(arrays[name][: int(rows) if rows else None]) != expected:
-                raise ValueError(f"its {key} is not the one that the registry knows by its SHA-256.")
+            if (
+                name in arrays
+                and content_sha256(arrays[name][: int(rows) if rows else None]) != expected
+            ):
+                raise ValueError(
+                    f"its {key} is not the one that the registry knows by its SHA-256."
+                )
     except READ_ERRORS as error:
         if downloaded:
             path.unlink()
-        kept = "downloaded and not kept" if downloaded else "left as it is: remove it to have the data fetched again"
-        raise BadFileError(f"{path} is not what the registry says of {entry.name!r} ({kept}): {error}") from error
+        kept = (
+            "downloaded and not kept"
+            if downloaded
+            else "left as it is: remove it to have the data fetched again"
+        )
+        raise BadFileError(
+            f"{path} is not what the registry says of {entry.name!r} ({kept}): {error}"
+        ) from error
     return arrays
 
 
@@ -106,14 +135,22 @@ def _download(raw, entry, verbose):
     import pooch
 
     pooch.get_logger().setLevel("WARNING")
-    try:  # into a temporary file, which gets its name when it is whole
-        return Path(pooch.retrieve(raw["url"], None, raw["filename"], data_folder(), progressbar=verbose))
+    # into a temporary file, which gets its name when it is whole
+    try:
+        return Path(
+            pooch.retrieve(raw["url"], None, raw["filename"], data_folder(), progressbar=verbose)
+        )
     except OSError as error:
-        raise MissingDataError(_how_to_get(entry, f"{raw['url']} could not be downloaded ({error})")) from error
+        raise MissingDataError(
+            _how_to_get(entry, f"{raw['url']} could not be downloaded ({error})")
+        ) from error
 
 
 def _how_to_get(entry, why, hint=""):
-    wanted = [f"{entry.name}.npz"] * bool(entry.sha256) + [" and ".join(raw["filename"] for raw in entry.raw)]
+    wanted = [f"{entry.name}.npz"] * bool(entry.sha256) + [
+        " and ".join(raw["filename"] for raw in entry.raw)
+    ]
     places = f"{data_folder()} or into a folder that HANDFUL_DATA names"
     put = " or ".join(filter(None, wanted))
-    return f"data set {entry.name!r} is not on this machine, and {why}: put {put} into {places}. {hint}".rstrip()
+    problem = f"data set {entry.name!r} is not on this machine, and {why}"
+    return f"{problem}: put {put} into {places}. {hint}".rstrip()

@@ -1,7 +1,9 @@
-"""Readers for the formats in which the data sets are published. Nothing is unpacked to disk or unpickled.
+"""Readers for the formats in which the data sets are published. Nothing is unpacked to disk or
+unpickled.
 
-Each takes the path, the registry's `Entry` and the options of the original, and returns a tuple of arrays. What it
-cannot read is one of `READ_ERRORS`. Readers that no notebook but the papers' needs are in `handful_papers.readers`.
+Each takes the path, the registry's `Entry` and the options of the original, and returns a tuple of
+arrays. What it cannot read is one of `READ_ERRORS`. Readers that no notebook but the papers' needs
+are in `handful_papers.readers`.
 """
 
 import gzip
@@ -15,21 +17,32 @@ from pkgutil import resolve_name
 import numpy as np
 from sklearn.datasets import load_svmlight_file
 
-READ_ERRORS = (OSError, EOFError, ValueError, LookupError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
+READ_ERRORS = (
+    OSError,
+    EOFError,
+    ValueError,
+    LookupError,
+    zlib.error,
+    zipfile.BadZipFile,
+    tarfile.TarError,
+)
 
 
 def read_npz(path, entry):
     """A ready-made file, as a dict of its arrays: CIFAR-10 decoded, speakers by name.
 
-    CIFAR-10 is there as uint8 planes (R-G, G, B-G), each differenced along rows and along columns, all modulo 256,
-    which compresses well; the result has 1,024 values each of red, green and blue a row.
+    CIFAR-10 is there as uint8 planes (R-G, G, B-G), each differenced along rows and along columns,
+    all modulo 256, which compresses well; the result has 1,024 values each of red, green and blue a
+    row.
     """
     with np.load(path, allow_pickle=False) as file:
         arrays = dict(file)
     if "speaker_names" in arrays:
         arrays["speaker"] = arrays.pop("speaker_names")[arrays["speaker"]]
     for name in [name for name in arrays if name.startswith("D_")]:
-        planes = np.cumsum(np.cumsum(arrays.pop(name), axis=3, dtype=np.uint8), axis=2, dtype=np.uint8)
+        planes = np.cumsum(
+            np.cumsum(arrays.pop(name), axis=3, dtype=np.uint8), axis=2, dtype=np.uint8
+        )
         planes[[0, 2]] += planes[1]
         arrays["X_" + name[2:]] = planes.transpose(1, 0, 2, 3).reshape(planes.shape[1], -1)
     return arrays
@@ -42,7 +55,8 @@ def read_libsvm(path, entry):
 
 
 def read_table(path, entry, *, delimiter=None, skip_rows=0, drop=(), label=None, member=None):
-    """Columns of numbers as text, compressed or as `member` of a zip: X, and y if column `label` holds it.
+    """Columns of numbers as text, compressed or as `member` of a zip: X, and y if column `label`
+    holds it.
 
     Columns in `drop` are neither; a negative one counts from the end.
     """
@@ -55,7 +69,8 @@ def read_table(path, entry, *, delimiter=None, skip_rows=0, drop=(), label=None,
 
 
 def read_idx(path, entry):
-    """The IDX format of MNIST (a magic number, the sizes, then unsigned bytes), gzipped: one array."""
+    """The IDX format of MNIST (a magic number, the sizes, then unsigned bytes), gzipped: one
+    array."""
     with gzip.open(path) as file:
         content = file.read()
     values = np.frombuffer(content, np.uint8, offset=4 + 4 * content[3])
@@ -66,17 +81,25 @@ def read_cifar_binary(path, entry):
     """CIFAR-10's `cifar-10-binary.tar.gz`: X_train, y_train, X_test, y_test, cut at `test_rows`."""
     names = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
     found = {name: content() for name, content in members(path) if name.endswith(".bin")}
-    batches = [np.frombuffer(found[f"cifar-10-batches-bin/{name}"], np.uint8).reshape(-1, 3073) for name in names]
-    train, test = np.concatenate(batches[:-1]), batches[-1][: entry.test_rows]
+    batches = [
+        np.frombuffer(found[f"cifar-10-batches-bin/{name}"], np.uint8).reshape(-1, 3073)
+        for name in names
+    ]
+    train = np.concatenate(batches[:-1])
+    test = batches[-1][: entry.test_rows]
     return train[:, 1:], train[:, 0], test[:, 1:], test[:, 0]
 
 
 def members(path):
-    """Yield (name, function that gives the bytes) for each file of a tar, in its order, but no links and folders."""
+    """Yield (name, function that gives the bytes) for each file of a tar, in its order, but no
+    links and folders."""
     with tarfile.open(path) as archive:
         for member in archive:
             if member.isreg():
-                yield str(PurePosixPath(member.name)), lambda member=member: archive.extractfile(member).read()
+                yield (
+                    str(PurePosixPath(member.name)),
+                    lambda member=member: archive.extractfile(member).read(),
+                )
 
 
 FORMATS = {

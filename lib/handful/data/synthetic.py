@@ -4,11 +4,13 @@ import numpy as np
 
 
 def pathological(n=1000, *, separation=10.0, spread=1.0, gap=0.5, rng):
-    """Two distant clusters of different labels, and two points of different labels close to each other.
+    """Two distant clusters of different labels, and two points of different labels close to each
+    other.
 
-    On it uniform samples fail a support vector machine: a sample of m misses one of the two points between
-    the clusters with probability about 1 - (1 - exp(-m/n))^2 (Tukan, Baykal, Feldman and Rus 2020 have the
-    set in their experiments, the numbers are ours). A harder variant is ``separation=100, gap=1``.
+    On it uniform samples fail a support vector machine: a sample of m misses one of the two points
+    between the clusters with probability about 1 - (1 - exp(-m/n))^2 (Tukan, Baykal, Feldman and
+    Rus 2020 have the set in their experiments, the numbers are ours). A harder variant is
+    ``separation=100, gap=1``.
 
     Parameters
     ----------
@@ -33,7 +35,15 @@ def pathological(n=1000, *, separation=10.0, spread=1.0, gap=0.5, rng):
 
 
 def gaussian_mixture(
-    n=1000, n_features=2, n_components=5, *, overlap=0.2, imbalance=None, tail=None, dtype=np.float64, rng
+    n=1000,
+    n_features=2,
+    n_components=5,
+    *,
+    overlap=0.2,
+    imbalance=None,
+    tail=None,
+    dtype=np.float64,
+    rng,
 ):
     """Points of a mixture of isotropic Gaussians with random centres, and the component of each.
 
@@ -43,9 +53,10 @@ def gaussian_mixture(
     ----------
     n, n_features, n_components : int
     overlap : a component's standard deviation in every direction, the centres' being 1
-    imbalance : exponent of a Pareto law for the component weights, at least 0.1; the smaller, the less balanced (1.0
-        has a few large and many small ones); None for equal weights
-    tail : degrees of freedom of Student's t noise, at least 0.1 (3 has heavy tails); None for Gaussian noise
+    imbalance : exponent of a Pareto law for the component weights, at least 0.1; the smaller, the
+        less balanced (1.0 has a few large and many small ones); None for equal weights
+    tail : degrees of freedom of Student's t noise, at least 0.1 (3 has heavy tails); None for
+        Gaussian noise
     dtype : of X, float32 or float64
     rng : numpy.random.Generator, all the randomness there is
 
@@ -55,11 +66,14 @@ def gaussian_mixture(
     component : int array, shape (n,), 0..n_components-1
     """
     centers = rng.normal(size=(n_components, n_features))
-    weights = np.ones(n_components) if imbalance is None else 1 + rng.pareto(imbalance, size=n_components)
+    weights = (
+        np.ones(n_components) if imbalance is None else 1 + rng.pareto(imbalance, size=n_components)
+    )
     component = rng.choice(n_components, size=n, p=weights / weights.sum())
     X = rng.normal(scale=overlap, size=(n, n_features))
     if tail is not None:
-        X /= np.sqrt(rng.chisquare(tail, size=(n, 1)) / tail)  # one draw a point: a multivariate t
+        # one draw a point: a multivariate t
+        X /= np.sqrt(rng.chisquare(tail, size=(n, 1)) / tail)
     X += centers[component]
     return X.astype(dtype, copy=False), component
 
@@ -77,5 +91,7 @@ def image_patches(image, *, size=8, stride=4):
     array, shape (number of patches, size * size * channels), in the dtype of `image`
     """
     image = np.atleast_3d(image)
-    windows = np.lib.stride_tricks.sliding_window_view(image, (size, size), axis=(0, 1))[::stride, ::stride]
+    windows = np.lib.stride_tricks.sliding_window_view(image, (size, size), axis=(0, 1))[
+        ::stride, ::stride
+    ]
     return np.moveaxis(windows, 2, -1).reshape(-1, size * size * image.shape[2])

@@ -6,7 +6,8 @@ from handful.checks import check_integer
 
 
 def wavelet_atoms(shape, *, wavelet="db1", level=None, dtype=np.float64):
-    """The wavelet coefficients of images as measurement vectors, one in each row, the coarsest first.
+    """The wavelet coefficients of images as measurement vectors, one in each row, the coarsest
+    first.
 
     Parameters
     ----------
@@ -36,14 +37,25 @@ def wavelet_atoms(shape, *, wavelet="db1", level=None, dtype=np.float64):
     most = min(int(side & -side).bit_length() - 1 for side in shape)
     level = most if level is None else level
     if wavelet not in pywt.wavelist(kind="discrete"):
-        raise ValueError(f"wavelet must be the name of a discrete wavelet of PyWavelets, got wavelet={wavelet!r}.")
+        raise ValueError(
+            "wavelet must be the name of a discrete wavelet of PyWavelets, got "
+            f"wavelet={wavelet!r}."
+        )
     if not 1 <= level <= most:
-        raise ValueError(f"an image of {height} x {width} pixels can be halved {most} times, got level={level}.")
+        raise ValueError(
+            f"an image of {height} x {width} pixels can be halved {most} times, got level={level}."
+        )
     units = np.eye(height * width).reshape(-1, height, width)
     parts = pywt.wavedec2(units, wavelet, mode="periodization", level=level, axes=(1, 2))
     coefficients, _ = pywt.coeffs_to_array(parts, axes=(1, 2))
     coefficients = coefficients.reshape(len(units), -1).T  # (coefficients, pixels)
     if not np.allclose(coefficients @ coefficients.T, np.eye(len(units)), atol=1e-6):
-        raise ValueError(f"wavelet must be orthogonal, and its filter fit into the image, got wavelet={wavelet!r}.")
-    scale = np.max(np.abs(np.indices((height, width)) // (np.array([height, width]) >> level)[:, None, None]), axis=0)
+        raise ValueError(
+            "wavelet must be orthogonal, and its filter fit into the image, got "
+            f"wavelet={wavelet!r}."
+        )
+    scale = np.max(
+        np.abs(np.indices((height, width)) // (np.array([height, width]) >> level)[:, None, None]),
+        axis=0,
+    )
     return np.ascontiguousarray(coefficients[np.argsort(scale.ravel(), kind="stable")], dtype=dtype)

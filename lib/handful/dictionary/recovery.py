@@ -1,11 +1,12 @@
-"""Recovery of signals from linear measurements, and what a further measurement would gain (Section 4.5).
+"""Recovery of signals from linear measurements, and what a further measurement would gain (Section
+4.5).
 
-From measurements A, shape (size, d), of a signal x, recovery solves the inner problem of Equation 12,
-``xhat = argmin_y |A (x - y)|^2 + lambda R(y)``. Let ``e = x - xhat`` be its error, and B half the Hessian in y. A
-further atom a of small weight w moves xhat by ``w (a^T e) B^-1 a``, and the outer loss ``|e|^2`` falls by
-``2 w (a^T e)(a^T B^-1 e)``: the implicit gradient. With a weight of 1 xhat moves by
-``(a^T e) B^-1 a / (1 + a^T B^-1 a)``, if R has the same curvature there (as for L2), and the loss falls by a quadratic
-function of that move.
+From measurements A, shape (size, d), of a signal x, recovery solves the inner problem of Equation
+12, ``xhat = argmin_y |A (x - y)|^2 + lambda R(y)``. Let ``e = x - xhat`` be its error, and B half
+the Hessian in y. A further atom a of small weight w moves xhat by ``w (a^T e) B^-1 a``, and the
+outer loss ``|e|^2`` falls by ``2 w (a^T e)(a^T B^-1 e)``: the implicit gradient. With a weight of 1
+xhat moves by ``(a^T e) B^-1 a / (1 + a^T B^-1 a)``, if R has the same curvature there (as for L2),
+and the loss falls by a quadratic function of that move.
 """
 
 from abc import abstractmethod
@@ -54,7 +55,8 @@ class Recovery(Options):
         A, state : of the last `recover`
         atoms : array, shape (m, d)
         errors : array, shape (n, d), signals minus estimates
-        quadratic : True for the predicted decrease at a weight of 1, False for minus the implicit gradient
+        quadratic : True for the predicted decrease at a weight of 1, False for minus the implicit
+            gradient
 
         Returns
         -------
@@ -63,7 +65,8 @@ class Recovery(Options):
 
 
 class L2(Recovery):
-    """Recovery with a small squared norm, ``R(y) = |y|^2``, in closed form; the quadratic rule is exact.
+    """Recovery with a small squared norm, ``R(y) = |y|^2``, in closed form; the quadratic rule is
+    exact.
 
     Parameters
     ----------
@@ -75,7 +78,8 @@ class L2(Recovery):
     def recover(self, A, measured, state=None):
         """Estimates, shape (n, d), and None; see `Recovery`."""
         check_in_memory("recover", A, measured)
-        A, measured = as_array(A), as_array(measured)
+        A = as_array(A)
+        measured = as_array(measured)
         if not len(A):
             return np.zeros((len(measured), A.shape[1]), dtype=A.dtype), None
         return cho_solve(_gram_factor(A, self.l2), measured.T).T @ A, None
@@ -88,37 +92,46 @@ class L2(Recovery):
 class L1(Recovery):
     """Recovery with a small absolute norm (basis pursuit), ``R(y) = |y|_1``, by coordinate descent.
 
-    R has the second derivative 0, but none at 0. As in the paper the scores take 0 everywhere; the curvature ``A^T A``
-    of few measurements is singular then, so `damping` is added to it. An infinite second derivative at 0 would hold
-    every coordinate that is 0 where it is, and from no measurements at all none could be selected.
+    R has the second derivative 0, but none at 0. As in the paper the scores take 0 everywhere; the
+    curvature ``A^T A`` of few measurements is singular then, so `damping` is added to it. An
+    infinite second derivative at 0 would hold every coordinate that is 0 where it is, and from no
+    measurements at all none could be selected.
 
     Parameters
     ----------
     l1 : float, lambda of Equation 12; the paper: 0.01
     damping : float, added to the curvature ``A^T A`` in the scores; None: `l1`
-    tol : float, a signal is done when no optimality condition is missed by more than `tol` times ``l1 / 2``
+    tol : float, a signal is done when no optimality condition is missed by more than `tol` times
+        ``l1 / 2``
     max_iter : int, most sweeps over the coordinates of a signal
     """
 
     l1: Annotated[float, number(least=1e-15, why=UNDETERMINED)] = 0.01
     _: KW_ONLY
-    damping: Annotated[float, number(least=1e-15, why="the curvature of few measurements is singular")] | None = None
+    damping: (
+        Annotated[float, number(least=1e-15, why="the curvature of few measurements is singular")]
+        | None
+    ) = None
     tol: Annotated[float, number(above=0, why="coordinate descent ends when it is reached")] = 1e-3
     max_iter: Count = 5000
 
     def recover(self, A, measured, state=None):
         """Estimates, shape (n, d), and None; see `Recovery`."""
         check_in_memory("recover", A, measured)
-        A, measured = as_array(A), as_array(measured)
+        A = as_array(A)
+        measured = as_array(measured)
         if not len(A):
             return np.zeros((len(measured), A.shape[1]), dtype=A.dtype), None
         number = A.dtype.type
-        columns, measured = np.ascontiguousarray(A.T), np.ascontiguousarray(measured, dtype=A.dtype)
+        columns = np.ascontiguousarray(A.T)
+        measured = np.ascontiguousarray(measured, dtype=A.dtype)
         return _lasso(columns, measured, number(self.l1 / 2), number(self.tol), self.max_iter), None
 
     def scores(self, A, atoms, errors, state, *, quadratic):
         """Scores, shape (m,); see `Recovery`."""
-        return _shared_scores(A, atoms, errors, self.l1 if self.damping is None else self.damping, quadratic)
+        return _shared_scores(
+            A, atoms, errors, self.l1 if self.damping is None else self.damping, quadratic
+        )
 
 
 def _gram_factor(A, l2):
@@ -138,7 +151,8 @@ def _resolvent(A, rows, l2):
 def _shared_scores(A, atoms, errors, l2, quadratic):
     """Scores where all signals share the curvature ``B = A^T A + l2``."""
     moment = errors.T @ errors
-    towards = _resolvent(A, atoms, l2)  # rows B^-1 a
+    # rows B^-1 a
+    towards = _resolvent(A, atoms, l2)
     seen = atoms @ moment
     slope = 2 * np.einsum("jd,jd->j", seen, towards)
     if not quadratic:
@@ -152,17 +166,21 @@ def _shared_scores(A, atoms, errors, l2, quadratic):
 def _lasso(columns, measured, threshold, tol, max_iter):
     """Minimise ``|columns^T y - measured|^2 / 2 + threshold |y|_1`` for each row of `measured`.
 
-    With fewer measurements than coordinates the squares are flat in some directions, and descent at a small threshold
-    is slow. So the threshold comes down by factors of 4, through solutions in which few coordinates are not 0.
+    With fewer measurements than coordinates the squares are flat in some directions, and descent at
+    a small threshold is slow. So the threshold comes down by factors of 4, through solutions in
+    which few coordinates are not 0.
     """
-    n, d = len(measured), len(columns)
+    n = len(measured)
+    d = len(columns)
     estimates = np.zeros((n, d), dtype=columns.dtype)
     quarter = columns.dtype.type(0.25)
     for i in prange(n):
         missing = measured[i].copy()
         stage = quarter * np.abs(columns @ missing).max()
         while stage > 2 * threshold:
-            _descend(columns, missing, estimates[i], stage, max(tol, columns.dtype.type(0.01)), max_iter)
+            _descend(
+                columns, missing, estimates[i], stage, max(tol, columns.dtype.type(0.01)), max_iter
+            )
             stage *= quarter
         _descend(columns, missing, estimates[i], threshold, tol, max_iter)
     return estimates
@@ -172,7 +190,8 @@ def _lasso(columns, measured, threshold, tol, max_iter):
 def _descend(columns, missing, y, threshold, tol, max_iter):
     """Coordinate descent of one signal, in place; `missing` is ``measured - columns^T y``.
 
-    Sweeps over the coordinates that are not 0 until they stop moving, then over all of them; done when none moves.
+    Sweeps over the coordinates that are not 0 until they stop moving, then over all of them; done
+    when none moves.
     """
     everything = True
     zero = columns.dtype.type(0)
@@ -181,7 +200,8 @@ def _descend(columns, missing, y, threshold, tol, max_iter):
         square[j] = np.dot(columns[j], columns[j])
     for sweep in range(max_iter):
         everything = everything or sweep % 8 == 0
-        missed = zero  # the largest violation of the optimality conditions that the sweep came across
+        # the largest violation of the optimality conditions that the sweep came across
+        missed = zero
         for j in range(len(y)):
             if square[j] <= 0 or not (everything or y[j] != 0):
                 continue

@@ -1,4 +1,5 @@
-"""`MeasurementSelector`: the measurements from which signals are recovered best (Borsos et al. 2024, Section 4.5)."""
+"""`MeasurementSelector`: the measurements from which signals are recovered best (Borsos et al.
+2024, Section 4.5)."""
 
 from dataclasses import KW_ONLY
 from typing import Any, Literal
@@ -17,28 +18,32 @@ from handful.options import Count, Options, all_or_nothing, check_options
 class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
     """Choose the few linear measurements of a dictionary from which signals are recovered best.
 
-    Solves Equation 12 of Borsos et al. (2024) by forward selection. The inner problem recovers the signals from their
-    measurements, the outer loss is the mean squared error of the recovered signals, and the weights of the measurements
-    are 0 or 1. In each step the measurement that the rule ranks first is added, so a shorter selection is the beginning
-    of a longer one. `transform` measures signals, `inverse_transform` recovers them.
+    Solves Equation 12 of Borsos et al. (2024) by forward selection. The inner problem recovers the
+    signals from their measurements, the outer loss is the mean squared error of the recovered
+    signals, and the weights of the measurements are 0 or 1. In each step the measurement that the
+    rule ranks first is added, so a shorter selection is the beginning of a longer one. `transform`
+    measures signals, `inverse_transform` recovers them.
 
     Parameters
     ----------
-    atoms : array, shape (m, d), the dictionary, whose rows are the measurement vectors; None: the d unit vectors
-    recovery : `L2`, `L1` or another `Recovery`; None: ``L1()``, for signals of which most coordinates are
-        zero. For other signals, such as images, its error may exceed their energy (compare `errors_` with it), and `L2`
-        is the safe choice
+    atoms : array, shape (m, d), the dictionary, whose rows are the measurement vectors; None: the d
+        unit vectors
+    recovery : `L2`, `L1` or another `Recovery`; None: ``L1()``, for signals of which most
+        coordinates are zero. For other signals, such as images, its error may exceed their energy
+        (compare `errors_` with it), and `L2` is the safe choice
     size : int, at most m, the number of measurements
-    rule : "quadratic", the decrease of the error that is predicted for a weight of 1, exact for `L2`; or "linear", the
-        paper's implicit gradient, for a generative model: the curvature that "quadratic" relies on changes there
-        with each measurement, and on images in wavelets its error was twice that of random measurements
+    rule : "quadratic", the decrease of the error that is predicted for a weight of 1, exact for
+        `L2`; or "linear", the paper's implicit gradient, for a generative model: the curvature that
+        "quadratic" relies on changes there with each measurement, and on images in wavelets its
+        error was twice that of random measurements
     verbose : bool, whether to show a progress bar
 
     Attributes
     ----------
     indices_ : int array, shape (size,), rows of `atoms`, in the order in which they were chosen
     measurements_ : array, shape (size, d), these rows
-    errors_ : float array, shape (size,), mean over the signals of ``|x - xhat|^2`` after each choice
+    errors_ : float array, shape (size,), mean over the signals of ``|x - xhat|^2`` after each
+        choice
 
     Examples
     --------
@@ -65,37 +70,49 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Opt
     def fit(self, X, y=None):
         """Choose measurements for the signals in the rows of `X`, shape (n, d).
 
-        Ctrl-C raises KeyboardInterrupt, and leaves the measurements chosen so far in the attributes.
+        Ctrl-C raises KeyboardInterrupt, and leaves the measurements chosen so far in the
+        attributes.
 
         Raises
         ------
         ValueError
-            for values that are not finite or too large, atoms of another length than the signals, a size outside
-            1..m, and options out of range
+            for values that are not finite or too large, atoms of another length than the signals, a
+            size outside 1..m, and options out of range
         """
         check_options(self)
         check_in_memory("MeasurementSelector", X)
         X = validate_data(self, X, dtype=[np.float64, np.float32])
         check_magnitude(X, "X", X.dtype)
-        atoms = np.eye(X.shape[1], dtype=X.dtype) if self.atoms is None else _signals(X, self.atoms, "atoms")[1]
+        atoms = (
+            np.eye(X.shape[1], dtype=X.dtype)
+            if self.atoms is None
+            else _signals(X, self.atoms, "atoms")[1]
+        )
         recovery = checked_recovery(self.recovery)
         check_integer("size", self.size, most=len(atoms), why="the dictionary has no more atoms")
-        chosen, errors = [], []
+        chosen = []
+        errors = []
         free = np.ones(len(atoms), dtype=bool)
         estimates, state = recovery.recover(atoms[:0], X[:, :0], None)
         try:
             for _ in tqdm(range(self.size), desc="measurements", disable=not self.verbose):
-                scores = recovery.scores(atoms[chosen], atoms, X - estimates, state, quadratic=self.rule == "quadratic")
-                best = int(np.argmax(np.where(free, scores, -np.inf)))  # the first of equals
+                scores = recovery.scores(
+                    atoms[chosen], atoms, X - estimates, state, quadratic=self.rule == "quadratic"
+                )
+                # the first of equals
+                best = int(np.argmax(np.where(free, scores, -np.inf)))
                 A = atoms[[*chosen, best]]
                 estimates, state = recovery.recover(A, X @ A.T, state)
                 free[best] = False
                 errors.append(squared_error(X, estimates))
                 chosen.append(best)
-        finally:  # also where Ctrl-C ends the loop
+        finally:
+            # also where Ctrl-C ends the loop
             if chosen:
-                self.indices_, self.measurements_ = np.array(chosen, dtype=np.intp), atoms[chosen]
-                self.errors_, self._n_features_out = np.array(errors[: len(chosen)]), len(chosen)
+                self.indices_ = np.array(chosen, dtype=np.intp)
+                self.measurements_ = atoms[chosen]
+                self.errors_ = np.array(errors[: len(chosen)])
+                self._n_features_out = len(chosen)
         return self
 
     @by_blocks
@@ -110,18 +127,24 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Opt
         check_is_fitted(self, "indices_")
         measured = check_rows(X)
         if measured.shape[1] != len(self.indices_):
-            raise ValueError(f"X must have {len(self.indices_)} measurements a row, got {measured.shape[1]}.")
-        estimates, _ = checked_recovery(self.recovery).recover(self.measurements_.astype(measured.dtype), measured)
+            raise ValueError(
+                f"X must have {len(self.indices_)} measurements a row, got {measured.shape[1]}."
+            )
+        estimates, _ = checked_recovery(self.recovery).recover(
+            self.measurements_.astype(measured.dtype), measured
+        )
         return estimates
 
 
 def squared_error(X, estimates):
-    """The outer loss of Equation 12: the mean over the rows of the squared distance of signals and estimates."""
+    """The outer loss of Equation 12: the mean over the rows of the squared distance of signals and
+    estimates."""
     return float(np.square(X - estimates, dtype=np.float64).sum(axis=1).mean())
 
 
 def recovery_error(recovery, A, X):
-    """The outer loss of Equation 12 for given measurements: the mean squared error of the recovered signals.
+    """The outer loss of Equation 12 for given measurements: the mean squared error of the recovered
+    signals.
 
     Parameters
     ----------
@@ -144,7 +167,11 @@ def checked_recovery(recovery):
 
 def _signals(X, rows, name):
     X = check_rows(X)
-    rows = np.zeros((0, X.shape[1])) if np.shape(rows) == (0, X.shape[1]) else check_rows(rows, name)
+    rows = (
+        np.zeros((0, X.shape[1])) if np.shape(rows) == (0, X.shape[1]) else check_rows(rows, name)
+    )
     if rows.shape[1] != X.shape[1]:
-        raise ValueError(f"{name} must be as long as the signals, {X.shape[1]} values, got {rows.shape[1]}.")
+        raise ValueError(
+            f"{name} must be as long as the signals, {X.shape[1]} values, got {rows.shape[1]}."
+        )
     return X, rows.astype(X.dtype, copy=False)

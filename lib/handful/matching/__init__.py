@@ -1,4 +1,5 @@
-"""Exact handfuls: rows whose weighted log-likelihoods equal those of all rows where it counts, and their check."""
+"""Exact handfuls: rows whose weighted log-likelihoods equal those of all rows where it counts, and
+their check."""
 
 from handful.lazy import renamed_names
 from handful.matching.recombine import recombine

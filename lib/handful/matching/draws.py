@@ -1,4 +1,5 @@
-"""Whether draws are of the posterior on a few rows under a prior, by the slopes of its log density there."""
+"""Whether draws are of the posterior on a few rows under a prior, by the slopes of its log density
+there."""
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -18,7 +19,9 @@ def stacked(draws, name="draws"):
     draws = as_real(draws, name)
     draws = draws.reshape(-1, draws.shape[-1]) if draws.ndim > 2 else np.atleast_2d(draws)
     if not draws.size or not np.isfinite(draws).all():
-        raise ValueError(f"{name} must hold finite numbers, shape (draws, parameters), got shape {draws.shape}.")
+        raise ValueError(
+            f"{name} must hold finite numbers, shape (draws, parameters), got shape {draws.shape}."
+        )
     return draws
 
 
@@ -52,7 +55,8 @@ def tested(few, theta, chains, prior, start):
 
 
 def _target(few, theta, prior, start):
-    """The rows as a chain on them sees them, where the search for its mode starts, and its prior."""
+    """The rows as a chain on them sees them, where the search for its mode starts, and its
+    prior."""
     model = few.model
     if not model.n_outputs:
         return few, theta.mean(0) if start is None else start, prior

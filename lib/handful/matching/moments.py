@@ -1,4 +1,5 @@
-"""Means and deviations of columns, part by part, and which columns are better moved to zero before they are squared."""
+"""Means and deviations of columns, part by part, and which columns are better moved to zero before
+they are squared."""
 
 import numpy as np
 
@@ -7,7 +8,8 @@ FAR = 10
 
 
 def moments(Z, w):
-    """Of the rows with positive weights: their weight, and of each column mean, squares about it, least and largest.
+    """Of the rows with positive weights: their weight, and of each column mean, squares about it,
+    least and largest.
 
     Returns
     -------
@@ -22,7 +24,8 @@ def moments(Z, w):
 
 
 def merged(parts):
-    """The `moments` of several parts together (Chan, Golub and LeVeque 1983, eq. 2.1): of a list, some of it None."""
+    """The `moments` of several parts together (Chan, Golub and LeVeque 1983, eq. 2.1): of a list,
+    some of it None."""
     parts = [part for part in parts if part is not None]
     if not parts:
         return None
@@ -39,7 +42,8 @@ def merged(parts):
 
 
 def centers(found):
-    """What columns are moved by, shape (columns,): the constant ones by their value, those far from zero by their mean.
+    """What columns are moved by, shape (columns,): the constant ones by their value, those far from
+    zero by their mean.
 
     The others are not: zeros stay zeros, and not a digit changes.
     """

@@ -1,4 +1,5 @@
-"""Optima along a path of penalties, and a proven bound of what training on the matched rows loses between them."""
+"""Optima along a path of penalties, and a proven bound of what training on the matched rows loses
+between them."""
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -6,18 +7,23 @@ from scipy.linalg import solve_triangular
 from handful.matching.pilot import gaussian
 from handful.models.newton import newton
 
-SAFE = 0.5  # of the distance within which curvatures are known, for one step along the path
-FINEST = 1e-5  # share of the penalty below which no step is tried
-ROUNDING = 1e-9  # mean loss by which an optimum that was computed may be missed
+# of the distance within which curvatures are known, for one step along the path
+SAFE = 0.5
+# share of the penalty below which no step is tried
+FINEST = 1e-5
+# mean loss by which an optimum that was computed may be missed
+ROUNDING = 1e-9
 
 
 def path_excess(rows, few, low, high, tol):
-    """Largest mean loss, penalty included, above the optimum of all rows, over all penalties from `low` to `high`.
+    """Largest mean loss, penalty included, above the optimum of all rows, over all penalties from
+    `low` to `high`.
 
-    In steps along the path. Below: the optimum of all rows is concave in the penalty, as a minimum of functions linear
-    in it, so between two penalties it lies above its chord. Above: the curvature of these losses changes by at most
-    ``exp(|x' move|)`` (logistic, Poisson, squared; Bach 2010, Proposition 1). So the gradient at the first penalty says
-    how far the rows' solution can move until the second, and the loss on all rows how much it can rise on the way.
+    In steps along the path. Below: the optimum of all rows is concave in the penalty, as a minimum
+    of functions linear in it, so between two penalties it lies above its chord. Above: the
+    curvature of these losses changes by at most ``exp(|x' move|)`` (logistic, Poisson, squared;
+    Bach 2010, Proposition 1). So the gradient at the first penalty says how far the rows' solution
+    can move until the second, and the loss on all rows how much it can rise on the way.
 
     Parameters
     ----------
@@ -29,7 +35,11 @@ def path_excess(rows, few, low, high, tol):
     -------
     float, in units of the mean loss; infinite where the steps would become too small
     """
-    n, penalised, worst, l2, step = rows.weights.sum(), rows.model.penalised(rows.blocks.d), 0.0, low, 0.1
+    n = rows.weights.sum()
+    penalised = rows.model.penalised(rows.blocks.d)
+    worst = 0.0
+    l2 = low
+    step = 0.1
 
     def solve(data, l2, start):
         return best_for(data, l2 * n * penalised, start)
@@ -42,7 +52,9 @@ def path_excess(rows, few, low, high, tol):
     while l2 < high * (1 - 1e-12):
         chosen = solve(few, l2, chosen)
         of_all, of_few = (data.expansion(chosen) / n for data in (rows, few))
-        slope, slope_few, weight = of_all[0, 1:], of_few[0, 1:], penalised * chosen
+        slope = of_all[0, 1:]
+        slope_few = of_few[0, 1:]
+        weight = penalised * chosen
         root = np.linalg.cholesky(of_few[1:, 1:] + np.diag(l2 * penalised))
 
         def norm(g, root=root):
@@ -59,17 +71,26 @@ def path_excess(rows, few, low, high, tol):
                 best_end = solve(rows, end, best)
                 linear = max(loss(chosen, v) - loss(b, v) for v, b in ((l2, best), (end, best_end)))
                 uphill = max(norm(v * weight - slope) for v in (l2, end)) * moved
-                bound = linear + uphill + (rise + end / l2) * np.exp(radius * moved) * moved**2 / 2 + ROUNDING
+                bound = (
+                    linear
+                    + uphill
+                    + (rise + end / l2) * np.exp(radius * moved) * moved**2 / 2
+                    + ROUNDING
+                )
                 if bound <= tol or uphill < tol / 10:
                     break
             step /= 2
             if step < FINEST:
                 return float("inf")
-        worst, l2, step, best = max(worst, bound), end, 2 * step, best_end
+        worst = max(worst, bound)
+        l2 = end
+        step = 2 * step
+        best = best_end
     return float(worst)
 
 
 def best_for(rows, precision, start):
-    """Maximum of the log-likelihood less ``precision @ theta**2 / 2``, of a linear model, shape (p,)."""
+    """Maximum of the log-likelihood less ``precision @ theta**2 / 2``, of a linear model, shape
+    (p,)."""
     penalty = gaussian(precision)[1]
     return newton(lambda theta: rows.expansion(theta) + penalty(theta), start)[1]

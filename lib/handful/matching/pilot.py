@@ -1,7 +1,7 @@
 """The pilot of a posterior: its modes, searched on all rows, and Gaussian draws around them.
 
-The search takes the expansion of what is maximised, as `handful.models.newton` says. A linear model gives its
-own, a function's is made of differences, and they add.
+The search takes the expansion of what is maximised, as `handful.models.newton` says. A linear model
+gives its own, a function's is made of differences, and they add.
 """
 
 from contextlib import suppress
@@ -13,11 +13,18 @@ from scipy.special import logsumexp
 from handful.checks import ConvergenceError, as_real, check_vector
 from handful.models.newton import bordered, newton
 
-INFLATION = 1.2  # of the draws that are matched: wider than the posterior, at no cost that was measured
-ON_SEGMENT = 0.1  # share of them on the way to the prior's mean, for a prior that is changed afterwards
-APART = 1.0  # two ends of a search are two modes if they are further apart than this, in deviations
-WIDTH = 0.02  # of differences, in deviations
-CHAINS, WARM_UP, APART_BY = 200, 1000, 30  # chains beside one another; their steps before the draws, and between two
+# of the draws that are matched: wider than the posterior, at no cost that was measured
+INFLATION = 1.2
+# share of them on the way to the prior's mean, for a prior that is changed afterwards
+ON_SEGMENT = 0.1
+# two ends of a search are two modes if they are further apart than this, in deviations
+APART = 1.0
+# of differences, in deviations
+WIDTH = 0.02
+# chains beside one another; their steps before the draws, and between two
+CHAINS = 200
+WARM_UP = 1000
+APART_BY = 30
 
 
 class Pilot:
@@ -30,24 +37,31 @@ class Pilot:
     """
 
     def __init__(self, modes, roots):
-        self.modes, self.roots = np.array(modes), np.array(roots)
+        self.modes = np.array(modes)
+        self.roots = np.array(roots)
 
     def draws(self, n, rng, *, inflation=1.0, on_segment=0.0):
-        """Parameters, shape (n, p), of each mode in turn; some on the way from it to zero, around which they vary."""
-        which, z = np.arange(n) % len(self.modes), rng.standard_normal((n, self.modes.shape[1]))
+        """Parameters, shape (n, p), of each mode in turn; some on the way from it to zero, around
+        which they vary."""
+        which = np.arange(n) % len(self.modes)
+        z = rng.standard_normal((n, self.modes.shape[1]))
         share = np.where(rng.random(n) < on_segment, rng.random(n), 1.0)[:, None]
         for k, root in enumerate(self.roots):
             z[which == k] = z[which == k] @ root.T
         return self.modes[which] * share + z * np.where(share < 1, 1.0, inflation)
 
-    @np.errstate(all="ignore")  # a long step may leave what floats can hold, and is refused
+    # a long step may leave what floats can hold, and is refused
+    @np.errstate(all="ignore")
     def chain(self, log_density, n, rng):
-        """Draws, shape (n, p), of the posterior that has `log_density`, a function of parameters (K, p).
+        """Draws, shape (n, p), of the posterior that has `log_density`, a function of parameters
+        (K, p).
 
-        Chains start at the modes; their proposals keep the Gaussian there (Cotter, Roberts, Stuart and White 2013,
-        *MCMC methods for functions*, eq. 4.9), so that only what differs from it is ever refused.
+        Chains start at the modes; their proposals keep the Gaussian there (Cotter, Roberts, Stuart
+        and White 2013, *MCMC methods for functions*, eq. 4.9), so that only what differs from it is
+        ever refused.
         """
-        which, found = np.arange(CHAINS) % len(self.modes), []
+        which = np.arange(CHAINS) % len(self.modes)
+        found = []
         z = np.zeros((CHAINS, self.modes.shape[1]))
 
         def place(z):
@@ -60,26 +74,35 @@ class Pilot:
             new = np.sqrt(1 - size**2) * z + size * rng.standard_normal(z.shape)
             there, higher = place(new)
             goes = np.log(rng.random(CHAINS)) < higher - value
-            z[goes], theta[goes], value[goes] = new[goes], there[goes], higher[goes]
+            z[goes] = new[goes]
+            theta[goes] = there[goes]
+            value[goes] = higher[goes]
             if step > WARM_UP and step % APART_BY == 0:
                 found.append(theta.copy())
         return rng.permutation(np.vstack(found))[:n]
 
     def log_density(self, theta):
         """Log density of the mixture at parameters of shape (n, p), up to a constant."""
-        whitened = [solve_triangular(r, (theta - m).T, lower=True) for m, r in zip(self.modes, self.roots)]
-        parts = [-0.5 * (z**2).sum(0) - np.log(np.diag(r)).sum() for z, r in zip(whitened, self.roots)]
+        whitened = [
+            solve_triangular(r, (theta - m).T, lower=True) for m, r in zip(self.modes, self.roots)
+        ]
+        parts = [
+            -0.5 * (z**2).sum(0) - np.log(np.diag(r)).sum() for z, r in zip(whitened, self.roots)
+        ]
         return logsumexp(parts, axis=0)
 
 
 def find_pilot(rows, prior, start):
-    """The `Pilot`, the prior's log density, and in how many rows two parameters act together, shape (p, p).
+    """The `Pilot`, the prior's log density, and in how many rows two parameters act together, shape
+    (p, p).
 
     Parameters
     ----------
     rows : `Rows`
-    prior : deviation of a Gaussian, number or shape (p,), or function of parameters (K, p) that gives (K,)
-    start : shape (p,) or (S, p); None starts at zero, where the model says how many parameters it has
+    prior : deviation of a Gaussian, number or shape (p,), or function of parameters (K, p) that
+        gives (K,)
+    start : shape (p,) or (S, p); None starts at zero, where the model says how many parameters it
+        has
 
     Raises
     ------
@@ -90,14 +113,20 @@ def find_pilot(rows, prior, start):
     """
     linear = bool(rows.model.n_outputs)
     if start is None and not linear:
-        raise ValueError("start must be given for a function, shape (p,) or (S, p): where the search for modes starts.")
+        raise ValueError(
+            "start must be given for a function, shape (p,) or (S, p): where the search for modes "
+            "starts."
+        )
     starts = rows.model.inner(starting_points(rows, start))
-    found, modes = [], []
+    found = []
+    modes = []
     counts = rows.moved_together(starts[0])
     if not counts.any():
         raise ValueError(
-            f"the log-likelihood of no row changes with any parameter near the start {starts[0]}: start elsewhere, at "
-            "random values of deviation .3 for example; a function of steps has no slope to be matched."
+            f"the log-likelihood of no row changes with any parameter near the start {starts[0]}: "
+            "start elsewhere, at "
+            "random values of deviation .3 for example; a function of steps has no slope to be "
+            "matched."
         )
     log_prior, of_prior = prior_of(rows.model, prior, starts)
     of_rows = rows.expansion if linear else differences(rows.sums, np.argwhere(np.tril(counts > 0)))
@@ -109,13 +138,15 @@ def find_pilot(rows, prior, start):
             modes.append((mode, np.linalg.cholesky(root @ root.T)))
     if not modes:
         raise ConvergenceError(
-            "no mode was found: centre and scale the columns of X, give other starts, or a narrower prior."
+            "no mode was found: centre and scale the columns of X, give other starts, or a "
+            "narrower prior."
         )
     return Pilot(*zip(*modes)), log_prior, counts
 
 
 def starting_points(rows, start):
-    """Where the search starts, shape (S, p), as users see parameters; zero where the model says how many there are."""
+    """Where the search starts, shape (S, p), as users see parameters; zero where the model says how
+    many there are."""
     if start is not None:
         start = np.atleast_2d(as_real(start, "start"))
     if not rows.model.n_outputs:
@@ -124,12 +155,16 @@ def starting_points(rows, start):
     if start is None:
         return origin
     if start.ndim != 2 or start.shape[1] != origin.shape[1]:
-        raise ValueError(f"start must hold {origin.shape[1]} coefficients, intercepts after them, got {start.shape}.")
+        raise ValueError(
+            f"start must hold {origin.shape[1]} coefficients, intercepts after them, got "
+            f"{start.shape}."
+        )
     return start
 
 
 def prior_of(model, prior, starts):
-    """Log density and expansion of a prior, as functions of parameters as the model's methods take them.
+    """Log density and expansion of a prior, as functions of parameters as the model's methods take
+    them.
 
     Parameters
     ----------
@@ -141,7 +176,9 @@ def prior_of(model, prior, starts):
     if callable(prior):
         got = np.shape(prior(model.outer(starts)))
         if got != (len(starts),):
-            raise ValueError(f"prior must give shape ({len(starts)},) for {starts.shape}, got {got}.")
+            raise ValueError(
+                f"prior must give shape ({len(starts)},) for {starts.shape}, got {got}."
+            )
 
         def log_prior(theta):
             return prior(model.outer(theta))
@@ -149,12 +186,16 @@ def prior_of(model, prior, starts):
         return log_prior, differences(log_prior, np.argwhere(np.tri(p)))
     prior = check_vector(np.atleast_1d(prior), "prior")
     if len(prior) not in (1, p) or prior.min() <= 0:
-        raise ValueError(f"prior must hold positive deviations, one or {p}, got {len(prior)} from {prior.min():g}.")
+        raise ValueError(
+            f"prior must hold positive deviations, one or {p}, got {len(prior)} from "
+            f"{prior.min():g}."
+        )
     return gaussian(np.broadcast_to(prior**-2.0, p), model.outer)
 
 
 def slopes_along(rows, log_prior, theta, directions):
-    """Slopes of a log posterior at parameters (K, p) along the columns of directions, shape (p, r): shape (K, r)."""
+    """Slopes of a log posterior at parameters (K, p) along the columns of directions, shape (p, r):
+    shape (K, r)."""
     found = np.zeros((len(theta), directions.shape[1]))
     linear = bool(rows.model.n_outputs)
     if linear:
@@ -164,12 +205,15 @@ def slopes_along(rows, log_prior, theta, directions):
         return log_prior(theta) if linear else rows.sums(theta) + log_prior(theta)
 
     for k, direction in enumerate(directions.T):
-        found[:, k] += (rest(theta + WIDTH * direction) - rest(theta - WIDTH * direction)) / (2 * WIDTH)
+        found[:, k] += (rest(theta + WIDTH * direction) - rest(theta - WIDTH * direction)) / (
+            2 * WIDTH
+        )
     return found
 
 
 def gaussian(precision, outer=np.array):
-    """Log density, up to a constant, of independent Gaussians of mean zero, and its expansion: functions.
+    """Log density, up to a constant, of independent Gaussians of mean zero, and its expansion:
+    functions.
 
     `outer` is a linear map, shape (K, p) to (K, p), from the parameters to what is distributed so.
     """
@@ -187,19 +231,24 @@ def gaussian(precision, outer=np.array):
 
 
 def differences(f, pairs):
-    """The expansion of a function of parameters (K, p) by central differences, at pairs that may be curved together."""
+    """The expansion of a function of parameters (K, p) by central differences, at pairs that may be
+    curved together."""
     j, k = pairs.T
 
     def expansion(theta):
         h = 1e-3 * np.maximum(1.0, np.abs(theta))
-        for _ in range(2):  # the second time as wide as the curvature allows
+        # the second time as wide as the curvature allows
+        for _ in range(2):
             E = np.diag(h)
             base, *single = f(np.vstack([theta, theta + E, theta - E]))
             plus, minus = np.reshape(single, (2, -1)) - base
-            last, h = h, np.minimum(h, WIDTH * h / np.sqrt(np.maximum(np.abs(plus + minus), 1e-300)))
+            last = h
+            h = np.minimum(h, WIDTH * h / np.sqrt(np.maximum(np.abs(plus + minus), 1e-300)))
         both = f(theta + E[j] + E[k]) + f(theta - E[j] - E[k]) - 2 * base
         H = np.zeros((len(theta), len(theta)))
-        H[j, k] = H[k, j] = (plus[j] + plus[k] + minus[j] + minus[k] - both) / (2 * last[j] * last[k])
+        H[j, k] = H[k, j] = (plus[j] + plus[k] + minus[j] + minus[k] - both) / (
+            2 * last[j] * last[k]
+        )
         return bordered(base, (plus - minus) / (2 * last), H)
 
     return expansion

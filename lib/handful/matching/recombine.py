@@ -12,27 +12,37 @@ from handful.blocks import check_in_memory
 from handful.checks import check_array, check_integer, check_sample_weight
 from handful.matching.moments import centers, moments
 
-CHUNK = 250_000  # entries of the features in memory at once: they fit into a cache
-PANEL = 32  # columns that are eliminated one by one before the others follow by a matrix product
-SLACK = 1e-14  # of the ratio test (Harris): among rows that reach zero together, the one of the larger pivot
-DEPENDENT = 1e-12  # a feature whose pivot is smaller than this share of the largest is a combination of others
-EXACT, LARGE = 1e-13, 1e-11  # the residual that is aimed at, and one that is a failure
+# entries of the features in memory at once: they fit into a cache
+CHUNK = 250_000
+# columns that are eliminated one by one before the others follow by a matrix product
+PANEL = 32
+# of the ratio test (Harris): among rows that reach zero together, the one of the larger pivot
+SLACK = 1e-14
+# a feature whose pivot is smaller than this share of the largest is a combination of others
+DEPENDENT = 1e-12
+# the residual that is aimed at, and one that is a failure
+EXACT = 1e-13
+LARGE = 1e-11
 
 
-def recombine(features: Any, n: int | None = None, weights: Any = None) -> tuple[np.ndarray, np.ndarray, float]:
-    """Rows and weights with the same sums of features as all rows: at most as many rows as there are features.
+def recombine(
+    features: Any, n: int | None = None, weights: Any = None
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Rows and weights with the same sums of features as all rows: at most as many rows as there
+    are features.
 
-    By Caratheodory's theorem such rows exist, and a tree finds them: sum the rows in twice as many blocks as there are
-    features, reweight the blocks so that at most as many as there are features remain, and repeat with their rows
-    (Litterer and Lyons 2012, Section 3; Tchernychova 2016; Maalouf, Jubran and Feldman 2019, Algorithm 1). The blocks
-    are reweighted by one LU decomposition and eliminations with a ratio test, in panels. Time: about two evaluations of
-    each row's features, and 5 N^3 operations for each halving of the rows; memory: about 10 N^2 numbers.
+    By Caratheodory's theorem such rows exist, and a tree finds them: sum the rows in twice as many
+    blocks as there are features, reweight the blocks so that at most as many as there are features
+    remain, and repeat with their rows (Litterer and Lyons 2012, Section 3; Tchernychova 2016;
+    Maalouf, Jubran and Feldman 2019, Algorithm 1). The blocks are reweighted by one LU
+    decomposition and eliminations with a ratio test, in panels. Time: about two evaluations of each
+    row's features, and 5 N^3 operations for each halving of the rows; memory: about 10 N^2 numbers.
 
     Parameters
     ----------
-    features : array, shape (n, N); or a function of an int array of rows, of k entries, that gives their features,
-        shape (k, N), in float64, the same for a row in whatever company it is asked for. Include a column of ones: it
-        keeps the sum of the weights
+    features : array, shape (n, N); or a function of an int array of rows, of k entries, that gives
+        their features, shape (k, N), in float64, the same for a row in whatever company it is asked
+        for. Include a column of ones: it keeps the sum of the weights
     n : number of rows, of which a function gives the features; None for an array
     weights : shape (n,), non-negative, of all rows; ones by default
 
@@ -45,7 +55,8 @@ def recombine(features: Any, n: int | None = None, weights: Any = None) -> tuple
     Raises
     ------
     ValueError
-        for features that are not finite, weights that are negative or all zero, and an `n` beside an array
+        for features that are not finite, weights that are negative or all zero, and an `n` beside
+        an array
 
     Examples
     --------
@@ -62,15 +73,20 @@ def recombine(features: Any, n: int | None = None, weights: Any = None) -> tuple
     check_in_memory("recombine", features)
     if not callable(features):
         if n is not None:
-            raise ValueError("n must be None beside an array of features; weights are given by name, weights=...")
+            raise ValueError(
+                "n must be None beside an array of features; weights are given by name, weights=..."
+            )
         array = check_array(features, dtype=np.float64, input_name="features")
-        return recombine(_near_zero(array, check_sample_weight(weights, len(array))), len(array), weights)
+        return recombine(
+            _near_zero(array, check_sample_weight(weights, len(array))), len(array), weights
+        )
     check_integer("n", n)
     return _tree(features, check_sample_weight(weights, n), DEPENDENT)
 
 
 def _near_zero(array, weights):
-    """A function that gives rows of features; those far from zero are moved there, if a constant one keeps the rest."""
+    """A function that gives rows of features; those far from zero are moved there, if a constant
+    one keeps the rest."""
     found = moments(array, weights)
     constant = found[3] == found[4]
     center = np.where(constant, 0.0, centers(found))
@@ -82,12 +98,16 @@ def _near_zero(array, weights):
 def _tree(features, weights, dependent):
     idx = np.flatnonzero(weights > 0)
     w = weights[idx]
-    keep, target = np.arange(np.shape(features(idx[:1]))[1]), None
+    keep = np.arange(np.shape(features(idx[:1]))[1])
+    target = None
     while True:
         cuts = np.linspace(0, len(idx), min(len(idx), 2 * len(keep)) + 1).astype(np.int64)
         M = _block_sums(features, idx, w, cuts)
-        if target is None:  # the first pass: what to keep, in which units, and which features are independent
-            target, scale, norm = M.sum(0), np.abs(M).sum(0), np.linalg.norm(M, axis=0)
+        # the first pass: what to keep, in which units, and which features are independent
+        if target is None:
+            target = M.sum(0)
+            scale = np.abs(M).sum(0)
+            norm = np.linalg.norm(M, axis=0)
             scale[scale == 0] = norm[norm == 0] = 1
             sketch = np.random.default_rng(0).standard_normal((len(M), min(M.shape)))
             order, _, U = _lu((M / norm).T @ sketch)
@@ -98,10 +118,12 @@ def _tree(features, weights, dependent):
         x = _eliminate(M[:, keep] / np.maximum(np.linalg.norm(M[:, keep], axis=0), 1e-300))
         x[x < 1e-13] = 0
         w = w * np.repeat(x, np.diff(cuts))
-        idx, w = idx[w > 0], w[w > 0]
+        idx = idx[w > 0]
+        w = w[w > 0]
     F = M if len(M) == len(idx) else _block_sums(features, idx, w, np.arange(len(idx) + 1))
     w, residual = _refine(F / scale, target / scale, w)
-    if residual > LARGE and dependent > 0:  # a feature that was judged dependent was not, such as a rare one-hot column
+    # a feature that was judged dependent was not, such as a rare one-hot column
+    if residual > LARGE and dependent > 0:
         return _tree(features, weights, -1.0)
     return idx, w, residual
 
@@ -113,7 +135,8 @@ def _lu(M):
 
 
 def _block_sums(features, idx, w, cuts):
-    """Sums of w_i f_i over idx[cuts[j]:cuts[j+1]], shape (blocks, N), of so many rows at once as CHUNK allows."""
+    """Sums of w_i f_i over idx[cuts[j]:cuts[j+1]], shape (blocks, N), of so many rows at once as
+    CHUNK allows."""
     width = np.shape(features(idx[:1]))[1]
     M = np.empty((len(cuts) - 1, width), order="F")
     step = max(1, int(CHUNK * len(M) / len(idx) / width))
@@ -123,16 +146,20 @@ def _block_sums(features, idx, w, cuts):
         members = csr_matrix((w[rows], np.arange(len(w[rows])), edges - edges[0]))
         M[start : start + step] = members @ features(idx[rows])
     if not np.isfinite(M).all():
-        raise ValueError("features must be finite, got a sum that is not: scale the data, or look for an overflow.")
+        raise ValueError(
+            "features must be finite, got a sum that is not: scale the data, or look for an "
+            "overflow."
+        )
     return M
 
 
 def _eliminate(M):
     """x >= 0 with x M = 1 M and at most N non-zeros, for M of shape (b, N).
 
-    An LU decomposition gives the lower rows of M as combinations C of the first N, so the columns of V = [-C'; I] are
-    null vectors of M'. Each step moves x along one of them until an entry reaches zero, and eliminates that entry from
-    the other columns: an LU decomposition of V whose row pivots come from a ratio test.
+    An LU decomposition gives the lower rows of M as combinations C of the first N, so the columns
+    of V = [-C'; I] are null vectors of M'. Each step moves x along one of them until an entry
+    reaches zero, and eliminates that entry from the other columns: an LU decomposition of V whose
+    row pivots come from a ratio test.
     """
     b, N = M.shape
     k = b - N
@@ -145,12 +172,16 @@ def _eliminate(M):
     del L
     x = np.ones(b)
     for start in range(0, k, PANEL):
-        end, pivots = min(start + PANEL, k), []
+        end = min(start + PANEL, k)
+        pivots = []
         for j in range(start, end):
             v = V[:, j]
             ratio = v / (x + SLACK)
-            i, low = ratio.argmax(), ratio.argmin()  # what reaches zero first along +v, and along -v
-            if abs(v[low]) > abs(v[i]):  # the larger pivot is the stabler one
+            # what reaches zero first along +v, and along -v
+            i = ratio.argmax()
+            low = ratio.argmin()
+            # the larger pivot is the stabler one
+            if abs(v[low]) > abs(v[i]):
                 i = low
             x -= (x[i] / v[i]) * v
             np.maximum(x, 0, out=x)
@@ -169,7 +200,8 @@ def _eliminate(M):
 
 
 def _refine(F, target, w):
-    """Weights w (1 + y) with rounding errors taken out, for rows F of w_i f_i, and the residual that is left."""
+    """Weights w (1 + y) with rounding errors taken out, for rows F of w_i f_i, and the residual
+    that is left."""
     residual = np.abs(target - F.sum(0)).max()
     for _ in range(3):
         if residual <= EXACT:
@@ -178,14 +210,18 @@ def _refine(F, target, w):
         G = F * (1 + y)[:, None]
         better = np.abs(target - G.sum(0)).max()
         if np.abs(y).max() < 0.5 and better < residual:
-            F, w, residual = G, w * (1 + y), better
+            F = G
+            w = w * (1 + y)
+            residual = better
     return w, float(residual)
 
 
 def pursue(F, weights, size):
-    """At most `size` rows whose weighted sum of F, shape (n, N), is near that of all: non-negative matching pursuit.
+    """At most `size` rows whose weighted sum of F, shape (n, N), is near that of all: non-negative
+    matching pursuit.
 
-    In turn the row along which most is missing joins, and all weights are solved anew (Lawson and Hanson 1974).
+    In turn the row along which most is missing joins, and all weights are solved anew (Lawson and
+    Hanson 1974).
 
     Returns
     -------
@@ -194,8 +230,11 @@ def pursue(F, weights, size):
     residual : float, length of what is missing, as a share of that of the sums
     """
     F = F / np.maximum(np.sqrt(weights @ F**2 / weights.sum()), 1e-300)
-    length, target = np.maximum(np.linalg.norm(F, axis=1), 1e-300), weights @ F
-    chosen, w, missed = np.zeros(0, int), np.zeros(0), np.inf
+    length = np.maximum(np.linalg.norm(F, axis=1), 1e-300)
+    target = weights @ F
+    chosen = np.zeros(0, int)
+    w = np.zeros(0)
+    missed = np.inf
     for _ in range(2 * size):
         along = F @ (target - w @ F[chosen]) / length
         along[chosen] = -np.inf
@@ -203,6 +242,7 @@ def pursue(F, weights, size):
             break
         chosen = np.append(chosen, along.argmax())
         w, missed = nnls(F[chosen].T, target, maxiter=100 * size)
-        chosen, w = chosen[w > 0], w[w > 0]
+        chosen = chosen[w > 0]
+        w = w[w > 0]
     order = np.argsort(chosen)
     return chosen[order], w[order], float(missed / np.linalg.norm(target))

@@ -1,4 +1,5 @@
-"""All rows of a data set, in memory or in blocks: sums over them, and the few rows that keep such sums."""
+"""All rows of a data set, in memory or in blocks: sums over them, and the few rows that keep such
+sums."""
 
 import numpy as np
 
@@ -6,11 +7,13 @@ from handful.blocks import Blocks
 from handful.matching.moments import centers, merged
 from handful.matching.recombine import recombine
 
-PART = 1 << 18  # numbers of a part of a block that are computed at once: they fit into a cache
+# numbers of a part of a block that are computed at once: they fit into a cache
+PART = 1 << 18
 
 
 class Rows:
-    """Rows whose columns are read block by block: what is reduced over them is reduced over each block first.
+    """Rows whose columns are read block by block: what is reduced over them is reduced over each
+    block first.
 
     Parameters
     ----------
@@ -20,19 +23,25 @@ class Rows:
     """
 
     def __init__(self, model, X, y, weights):
-        self.model, self.y, self.weights = model, y, weights
+        self.model = model
+        self.y = y
+        self.weights = weights
         self.blocks = X if isinstance(X, Blocks) else Blocks(X, rows=len(X))
         cuts = [slice(a, a + n) for a, n in zip(self.blocks.starts, self.blocks.lengths)]
         self.own = [(None if y is None else y[cut], weights[cut]) for cut in cuts]
 
     def moved(self, at):
-        """These rows, the columns of a linear model moved to zero where that changes nothing of what `at` names."""
+        """These rows, the columns of a linear model moved to zero where that changes nothing of
+        what `at` names."""
         model = self.model
         if not model.n_outputs or not isinstance(at, str):
             return self
         center = centers(self.over(merged, "moments", weighted=True))
-        # A penalty of the intercept is one of the columns as they are; to a posterior it is nothing.
-        model.move(center, moves_intercept=at == "posterior" or not model.problem.penalise_intercept)
+        # A penalty of the intercept is one of the columns as they are; to a posterior it is
+        # nothing.
+        model.move(
+            center, moves_intercept=at == "posterior" or not model.problem.penalise_intercept
+        )
         return self
 
     def take(self, places, weights):
@@ -41,8 +50,11 @@ class Rows:
         return Rows(self.model, X, None if self.y is None else self.y[places], weights)
 
     def over(self, reduce, method, *args, weighted=False):
-        """``reduce`` of the list of what a method of the model, given `args`, says of parts of the rows."""
-        return reduce(self.blocks.map(_of_block, self.model, reduce, method, args, weighted, own=self.own))
+        """``reduce`` of the list of what a method of the model, given `args`, says of parts of the
+        rows."""
+        return reduce(
+            self.blocks.map(_of_block, self.model, reduce, method, args, weighted, own=self.own)
+        )
 
     def values(self, theta):
         """Log-likelihoods of each row at parameters (K, p), shape (n, K)."""
@@ -53,11 +65,13 @@ class Rows:
         return self.over(sum, "sums", theta, weighted=True)
 
     def expansion(self, theta):
-        """The expansion of the log-likelihood of all rows together, of a linear model at parameters (p,)."""
+        """The expansion of the log-likelihood of all rows together, of a linear model at parameters
+        (p,)."""
         return self.over(sum, "expansion", theta, weighted=True)
 
     def slopes(self, theta):
-        """Slopes of the log-likelihood of all rows together, of a linear model at parameters (K, p), shape (K, p)."""
+        """Slopes of the log-likelihood of all rows together, of a linear model at parameters (K,
+        p), shape (K, p)."""
         return self.over(sum, "slopes", theta, weighted=True)
 
     def moved_together(self, theta):
@@ -65,7 +79,8 @@ class Rows:
         return self.over(sum, "moved_together", theta)
 
     def longest(self, root):
-        """Largest length of a row of a linear model's design, in the metric of a Cholesky factor."""
+        """Largest length of a row of a linear model's design, in the metric of a Cholesky
+        factor."""
         return self.over(max, "longest", root)
 
     def match(self, n_parts, equations, *args):
@@ -74,7 +89,8 @@ class Rows:
         Parameters
         ----------
         n_parts : independent parts of the rows, whose sums add
-        equations, *args : name of a method of the model that gives them, and its arguments before X and y
+        equations, *args : name of a method of the model that gives them, and its arguments before X
+            and y
 
         Returns
         -------
@@ -90,15 +106,21 @@ class Rows:
 
 
 def _of_block(block, model, reduce, method, args, weighted, own):
-    X, columns, found = np.asarray(block.X, float), own if weighted else own[:1], []
+    X = np.asarray(block.X, float)
+    columns = own if weighted else own[:1]
+    found = []
     step = max(1, PART // (len(args[0]) * max(1, model.n_outputs)) if args else PART)
     for part in (slice(a, a + step) for a in range(0, len(X), step)):
-        found.append(getattr(model, method)(*args, X[part], *(c if c is None else c[part] for c in columns)))
+        found.append(
+            getattr(model, method)(*args, X[part], *(c if c is None else c[part] for c in columns))
+        )
     return reduce(found)
 
 
 def _matched(block, model, n_parts, equations, args, own):
-    X, (y, weights), found = np.asarray(block.X, float), own, []
+    X = np.asarray(block.X, float)
+    (y, weights) = own
+    found = []
     for part in (np.arange(k, len(X), n_parts) for k in range(n_parts)):
 
         def features(r, part=part):

@@ -36,48 +36,66 @@ from handful.models.links import LogisticLink, PoissonLink, SquaredLink
 from handful.options import Count, Positive
 from handful.types import Seed, Table, join_rows
 
-N_HELDOUT = 200  # draws that estimate the divergence
-GAUSSIAN = 0.5  # share of them that counts, below which the posterior is not the pilot's: draws of a chain instead
-LEAST_EFFECTIVE = 20  # of them, below which they say nothing
-PAYS = 1 / 3  # share of the rows that the equations may reach
-PER_BLOCK = 1 << 20  # entries of a block below which blocks are joined
-MOST = 3001  # equations that are not exceeded unasked: time grows with their cube
-PURSUED = 701  # equations that are pursued by fewer rows at most: each row that joins solves for all weights
-CANDIDATES = 4  # exact handfuls that are made for it, of parts of the rows
-MANY = 20  # classes, from which on their parameters are counted before the optima are sought
-PATH = (0.1, 1.0, 10.0)  # penalties that are matched, as multiples of the problem's
+# draws that estimate the divergence
+N_HELDOUT = 200
+# share of them that counts, below which the posterior is not the pilot's: draws of a chain instead
+GAUSSIAN = 0.5
+# of them, below which they say nothing
+LEAST_EFFECTIVE = 20
+# share of the rows that the equations may reach
+PAYS = 1 / 3
+# entries of a block below which blocks are joined
+PER_BLOCK = 1 << 20
+# equations that are not exceeded unasked: time grows with their cube
+MOST = 3001
+# equations that are pursued by fewer rows at most: each row that joins solves for all weights
+PURSUED = 701
+# exact handfuls that are made for it, of parts of the rows
+CANDIDATES = 4
+# classes, from which on their parameters are counted before the optima are sought
+MANY = 20
+# penalties that are matched, as multiples of the problem's
+PATH = (0.1, 1.0, 10.0)
 
 
 class MatchedCoreset(Selector):
-    """Rows that *are* the data: their weighted log-likelihood equals that of all rows where it counts.
+    """Rows that *are* the data: their weighted log-likelihood equals that of all rows where it
+    counts.
 
     N sums over the data are kept exactly by N weighted rows (`recombine`). Which sums, `at` says:
 
-    - ``at="path"``: gradients at the optima of several penalties. Trained on the rows, the model is that of all rows at
-      these penalties, to rounding, and nearly in between (`excess` bounds it); least squares at every penalty.
-    - ``at="posterior"``: log-likelihoods at draws around the modes of the posterior, and for models of one linear
-      predictor their gradient and curvature at the mode; where the posterior is far from a Gaussian, at draws that
-      short chains make on rows chosen so. Sampling on the rows, with weights, samples the posterior of
-      all rows; `kl_` estimates how nearly, `check` says it of the draws.
-    - an array of parameters, shape (K, p): log-likelihoods there, draws of a short chain for example.
+    - ``at="path"``: gradients at the optima of several penalties. Trained on the rows, the model is
+      that of all rows at these penalties, to rounding, and nearly in between (`excess` bounds it);
+      least squares at every penalty.
+    - ``at="posterior"``: log-likelihoods at draws around the modes of the posterior, and for models
+      of one linear predictor their gradient and curvature at the mode; where the posterior is far
+      from a Gaussian, at draws that short chains make on rows chosen so. Sampling on the rows, with
+      weights, samples the posterior of all rows; `kl_` estimates how nearly, `check` says it of the
+      draws.
+    - an array of parameters, shape (K, p): log-likelihoods there, draws of a short chain for
+      example.
 
-    Close relatives match moments (data squashing; DuMouchel, Volinsky, Johnson, Cortes and Pregibon 1999), expectations
-    by reweighting (Owen 2003), or log-likelihoods approximately (Campbell and Broderick 2019).
+    Close relatives match moments (data squashing; DuMouchel, Volinsky, Johnson, Cortes and Pregibon
+    1999), expectations by reweighting (Owen 2003), or log-likelihoods approximately (Campbell and
+    Broderick 2019).
 
     Parameters
     ----------
-    problem : what will be trained or sampled: `Logistic` (binary or multinomial, the default), `LeastSquares`,
-        `Poisson`; or a function of parameters (K, p), X (k, d) and y (k,), or of the first two where there is no y,
-        that gives log-likelihoods (K, k) in float64 as a numpy, torch or JAX array; -inf or NaN where the parameters
-        are impossible
+    problem : what will be trained or sampled: `Logistic` (binary or multinomial, the default),
+        `LeastSquares`, `Poisson`; or a function of parameters (K, p), X (k, d) and y (k,), or of
+        the first two where there is no y, that gives log-likelihoods (K, k) in float64 as a numpy,
+        torch or JAX array; -inf or NaN where the parameters are impossible
     at : "path", "posterior" or an array, see above
-    size : most rows; None takes what the equations need: for "posterior" two for each of its p (p + 3) / 2 first- and
-        second-order terms (fewer where columns never occur together), doubled until `kl_` is at most `tol`. Fewer rows
-        than terms, or than parameters in the array, come as near as matching pursuit finds; the path refuses them
+    size : most rows; None takes what the equations need: for "posterior" two for each of its p (p +
+        3) / 2 first- and second-order terms (fewer where columns never occur together), doubled
+        until `kl_` is at most `tol`. Fewer rows than terms, or than parameters in the array, come
+        as near as matching pursuit finds; the path refuses them
     penalties : for "path"; a tenth of the problem's `l2`, this, and ten times this by default
-    prior : for "posterior": deviation of a Gaussian prior of mean zero on each parameter, a number or shape (p,), the
-        intercept's too; or a function of parameters (K, p) that gives log densities (K,)
-    start : shape (p,) or (S, p), where the search for modes starts; a function as `problem` needs it
+    prior : for "posterior": deviation of a Gaussian prior of mean zero on each parameter, a number
+        or shape (p,), the intercept's too; or a function of parameters (K, p) that gives log
+        densities (K,)
+    start : shape (p,) or (S, p), where the search for modes starts; a function as `problem` needs
+        it
     tol : largest `kl_`, in nats, at which more draws are not asked for
     random_state : int, Generator or None; draws the parameters
 
@@ -85,9 +103,11 @@ class MatchedCoreset(Selector):
     ----------
     indices_ : int array, shape (m,), ascending
     weights_ : float array, shape (m,); they add up to n (nearly, by pursuit), and are uneven
-    residual_ : largest error of a matched sum, relative, about 1e-13; more where `size` is too small for exact sums
-    kl_ : "posterior": estimated divergence (nats) of the rows' posterior from that of all rows, by draws that were not
-        matched; NaN where too few of them count, for other `at`, and for `LeastSquares`, whose sums are kept exactly
+    residual_ : largest error of a matched sum, relative, about 1e-13; more where `size` is too
+        small for exact sums
+    kl_ : "posterior": estimated divergence (nats) of the rows' posterior from that of all rows, by
+        draws that were not matched; NaN where too few of them count, for other `at`, and for
+        `LeastSquares`, whose sums are kept exactly
     modes_ : "posterior": shape (M, p), the modes found, the highest first
     parameters_ : shape (K, p), where the rows were matched
     n_equations_ : sums that were matched
@@ -95,9 +115,10 @@ class MatchedCoreset(Selector):
 
     Notes
     -----
-    Parameters of a linear model are its coefficients, then the intercept; of several classes those of each class in
-    turn; `LeastSquares` has the logarithm of the noise's deviation last. The rows are no sample: nothing but the
-    likelihood may be computed from them. Fewer rows than features are the ground of `BilevelCoreset`.
+    Parameters of a linear model are its coefficients, then the intercept; of several classes those
+    of each class in turn; `LeastSquares` has the logarithm of the noise's deviation last. The rows
+    are no sample: nothing but the likelihood may be computed from them. Fewer rows than features
+    are the ground of `BilevelCoreset`.
 
     Examples
     --------
@@ -108,7 +129,8 @@ class MatchedCoreset(Selector):
     >>> X = (X[:, :5] - X[:, :5].mean(0)) / X[:, :5].std(0)
     >>> rows = MatchedCoreset(Logistic(l2=1e-2), at="path").fit(X, y)
     >>> X_small, y_small, w = rows.take(X, y)
-    >>> few = LogisticRegression(C=1 / (1e-2 * len(y)), tol=1e-8).fit(X_small, y_small, sample_weight=w)
+    >>> few = LogisticRegression(C=1 / (1e-2 * len(y)), tol=1e-8)
+    >>> few = few.fit(X_small, y_small, sample_weight=w)
     >>> every = LogisticRegression(C=1 / (1e-2 * len(y)), tol=1e-8).fit(X, y)
     >>> len(y_small), float(abs(few.coef_ - every.coef_).max().round(4))
     (19, 0.0)
@@ -128,34 +150,44 @@ class MatchedCoreset(Selector):
     _dtypes = (np.float64,)
 
     def log_likelihood(self, draws: Any, X: Table, y: Table = None) -> np.ndarray:
-        """Log-likelihoods, shape (S, n), of draws (S, p) at any rows, as ArviZ takes them for leave-one-out."""
+        """Log-likelihoods, shape (S, n), of draws (S, p) at any rows, as ArviZ takes them for
+        leave-one-out."""
         return self._given(X, y, None).values(stacked(draws)).T
 
     def check(
-        self, draws: Any, X: Table, y: Table = None, sample_weight: Table = None, *, prior: Any = None
+        self,
+        draws: Any,
+        X: Table,
+        y: Table = None,
+        sample_weight: Table = None,
+        *,
+        prior: Any = None,
     ) -> DrawsReport:
-        """Whether draws made on the rows are draws from the posterior of all rows, by one pass over these.
+        """Whether draws made on the rows are draws from the posterior of all rows, by one pass over
+        these.
 
         Parameters
         ----------
         draws : shape (S, p) or (chains, S, p), each chain in its order
         X, y, sample_weight : what `fit` got
-        prior : the prior of the draws, as the option of that name, which it is by default for ``at="posterior"``;
-            otherwise, without it, only the rows are checked
+        prior : the prior of the draws, as the option of that name, which it is by default for
+            ``at="posterior"``; otherwise, without it, only the rows are checked
 
         Returns
         -------
-        `DrawsReport`: print it. What each verdict on the rows asks for, `check_log_weights` says. The draws are tested
-            by Stein's identities with the posterior on the rows under this prior: those that fail are refused whatever
-            the rows
+        `DrawsReport`: print it. What each verdict on the rows asks for, `check_log_weights` says.
+            The draws are tested by Stein's identities with the posterior on the rows under this
+            prior: those that fail are refused whatever the rows
 
         Raises
         ------
         ValueError
-            for less than 100 draws, draws of another length than the parameters, and fewer rows than `fit` got
+            for less than 100 draws, draws of another length than the parameters, and fewer rows
+            than `fit` got
         """
         check_is_fitted(self, "indices_")
-        theta, rows = stacked(draws), self._given(X, y, sample_weight)
+        theta = stacked(draws)
+        rows = self._given(X, y, sample_weight)
         few = rows.take(self.indices_, self.weights_)
         with one_blas_thread():
             with np.errstate(invalid="ignore"):
@@ -169,10 +201,15 @@ class MatchedCoreset(Selector):
             chains = shape[0] if len(shape) > 2 else 1
             known = getattr(self, "modes_", None)
             start = self.start if known is None else known[:1]
-            return report.with_draws(*tested(few, theta, chains, self.prior if prior is None else prior, start))
+            return report.with_draws(
+                *tested(few, theta, chains, self.prior if prior is None else prior, start)
+            )
 
-    def excess(self, X: Table, y: Table = None, sample_weight: Table = None, tol: float = 1e-4) -> float:
-        """An upper bound of what training on the rows loses at any penalty from the lowest matched to the highest.
+    def excess(
+        self, X: Table, y: Table = None, sample_weight: Table = None, tol: float = 1e-4
+    ) -> float:
+        """An upper bound of what training on the rows loses at any penalty from the lowest matched
+        to the highest.
 
         Parameters
         ----------
@@ -181,8 +218,8 @@ class MatchedCoreset(Selector):
 
         Returns
         -------
-        float, also kept in `excess_`: mean loss on all rows, penalty included, above its minimum; proven for
-            `Logistic` of two classes, `Poisson` with log link and `LeastSquares`
+        float, also kept in `excess_`: mean loss on all rows, penalty included, above its minimum;
+            proven for `Logistic` of two classes, `Poisson` with log link and `LeastSquares`
 
         Raises
         ------
@@ -193,7 +230,9 @@ class MatchedCoreset(Selector):
         rows = self._given(X, y, sample_weight).moved("path")
         l2 = self._penalties()
         if type(getattr(rows.model, "link", None)) not in (LogisticLink, PoissonLink, SquaredLink):
-            raise ValueError("excess is proven for two classes, Poisson with log link, and least squares only.")
+            raise ValueError(
+                "excess is proven for two classes, Poisson with log link, and least squares only."
+            )
         few = rows.take(self.indices_, self.weights_)
         with one_blas_thread():
             self.excess_ = path_excess(rows, few, l2.min(), l2.max(), tol)
@@ -220,10 +259,15 @@ class MatchedCoreset(Selector):
     def _check_input(self, X, y, sample_weight):
         X, y = self._check_X_y(X, y, reset=not hasattr(self, "indices_"))
         check_magnitude(X, "X", X.dtype)
-        return np.ascontiguousarray(X), y, check_sample_weight(sample_weight, len(X))  # one layout, one rounding
+        # one layout, one rounding
+        return np.ascontiguousarray(X), y, check_sample_weight(sample_weight, len(X))
 
     def _penalties(self):
-        own = [self._problem().l2 * factor for factor in PATH] if self.penalties is None else self.penalties
+        own = (
+            [self._problem().l2 * factor for factor in PATH]
+            if self.penalties is None
+            else self.penalties
+        )
         penalties = np.sort(check_vector(own, "penalties"))[::-1]
         if penalties[-1] <= 0:
             raise ValueError(f"penalties must be positive, got {penalties[-1]:g}.")
@@ -258,13 +302,19 @@ class MatchedCoreset(Selector):
         rows = self._rows(X, y, sample_weight).moved(self.at)
         if self.size is not None:
             check_size(self.size, int(np.count_nonzero(rows.weights)), len(rows.weights))
-        self.kl_, self.parameters_, self.classes_ = float("nan"), None, rows.model.classes
+        self.kl_ = float("nan")
+        self.parameters_ = None
+        self.classes_ = rows.model.classes
         n_moments = (rows.blocks.d + 2) * (rows.blocks.d + 3) // 2
         if not isinstance(self.at, str):
             return self._at_parameters(rows, stacked(self.at, "at"))
         if self.at not in ("path", "posterior"):
-            raise ValueError(f"at must be 'path', 'posterior' or an array of parameters, got at={self.at!r}.")
-        if rows.model.squares and (self.at == "posterior" or self.size is None or self.size >= n_moments):
+            raise ValueError(
+                f"at must be 'path', 'posterior' or an array of parameters, got at={self.at!r}."
+            )
+        if rows.model.squares and (
+            self.at == "posterior" or self.size is None or self.size >= n_moments
+        ):
             found = self._match(rows, n_moments, "second_moments")
         elif self.at == "posterior":
             return self._posterior(rows, rng)
@@ -273,8 +323,10 @@ class MatchedCoreset(Selector):
         n = np.count_nonzero(rows.weights)
         if self.size is None and len(found[0]) > PAYS * n:
             warnings.warn(
-                f"it hardly pays: {len(found[0])} of {n} rows are kept, for {self.n_equations_} sums. Fewer "
-                "penalties (penalties=[l2]) need fewer rows; BilevelCoreset takes as few as you say.",
+                f"it hardly pays: {len(found[0])} of {n} rows are kept, for {self.n_equations_} "
+                "sums. Fewer "
+                "penalties (penalties=[l2]) need fewer rows; BilevelCoreset takes as few as you "
+                "say.",
                 stacklevel=4,
             )
         return found
@@ -287,12 +339,17 @@ class MatchedCoreset(Selector):
 
     def _path(self, rows):
         if not rows.model.n_outputs:
-            raise ValueError("at='path' is for Logistic, LeastSquares and Poisson; for a function take 'posterior'.")
+            raise ValueError(
+                "at='path' is for Logistic, LeastSquares and Poisson; for a function take "
+                "'posterior'."
+            )
         penalised = rows.model.penalised(rows.blocks.d) * rows.weights.sum()
         if rows.model.n_outputs > MANY and len(penalised) >= (n := np.count_nonzero(rows.weights)):
             raise ValueError(
-                f"{rows.model.n_outputs} outputs have {len(penalised)} parameters, no fewer than the {n} rows: all "
-                "would be kept. For targets of a regression take LeastSquares(...), for few rows BilevelCoreset(...)."
+                f"{rows.model.n_outputs} outputs have {len(penalised)} parameters, no fewer than "
+                f"the {n} rows: all "
+                "would be kept. For targets of a regression take LeastSquares(...), for few rows "
+                "BilevelCoreset(...)."
             )
         optima = [0 * penalised]
         for l2 in self._penalties():
@@ -302,29 +359,47 @@ class MatchedCoreset(Selector):
         return self._match(rows, 1 + optima.size, "gradients_at", optima, exactly=True)
 
     def _posterior(self, rows, rng):
-        n, (pilot, log_prior, counts) = np.count_nonzero(rows.weights), find_pilot(rows, self.prior, self.start)
-        self.modes_, pairs, p = rows.model.outer(pilot.modes), np.argwhere(np.tril(counts > 0)), len(counts)
+        n = np.count_nonzero(rows.weights)
+        (pilot, log_prior, counts) = find_pilot(rows, self.prior, self.start)
+        self.modes_ = rows.model.outer(pilot.modes)
+        pairs = np.argwhere(np.tril(counts > 0))
+        p = len(counts)
         if np.count_nonzero(np.diag(counts) < min(3, n)) > max(3, n / 20):
             raise ValueError(
-                "parameters that belong to one or two rows each, such as a latent variable for every row, are not "
+                "parameters that belong to one or two rows each, such as a latent variable for "
+                "every row, are not "
                 "supported: sample on all rows."
             )
-        n_terms, most = p + len(pairs), min(MOST, max(3, int(PAYS * n)))
+        n_terms = p + len(pairs)
+        most = min(MOST, max(3, int(PAYS * n)))
         n_equations = self.size or min(2 * n_terms + 1, most)
         if n_equations < n_terms and 2 * n_terms < PURSUED:
             n_equations = 2 * n_terms + 1
-        held, few, enough = pilot.draws(N_HELDOUT, rng), None, (self.size or n_equations) > n_terms
-        full, drawn = rows.sums(held), pilot.log_density(held)
+        held = pilot.draws(N_HELDOUT, rng)
+        few = None
+        enough = (self.size or n_equations) > n_terms
+        full = rows.sums(held)
+        drawn = pilot.log_density(held)
         while True:
-            expand = not few and rows.model.n_outputs == 1 and n_terms + 2 < n_equations <= (self.size or n_equations)
+            expand = (
+                not few
+                and rows.model.n_outputs == 1
+                and n_terms + 2 < n_equations <= (self.size or n_equations)
+            )
             n_draws = max(0, n_equations - 2 - n_terms * expand)
-            if few:  # the posterior is not the pilot's: draws of what the rows make of it
-                theta = pilot.chain(lambda at, few=few: few.sums(at) + log_prior(at), N_HELDOUT + n_draws, rng)
-                held, theta = theta[:N_HELDOUT], theta[N_HELDOUT:]
-                full, drawn = rows.sums(held), few.sums(held) + log_prior(held)
+            # the posterior is not the pilot's: draws of what the rows make of it
+            if few:
+                theta = pilot.chain(
+                    lambda at, few=few: few.sums(at) + log_prior(at), N_HELDOUT + n_draws, rng
+                )
+                held = theta[:N_HELDOUT]
+                theta = theta[N_HELDOUT:]
+                full = rows.sums(held)
+                drawn = few.sums(held) + log_prior(held)
             else:
                 theta = pilot.draws(n_draws, rng, inflation=INFLATION, on_segment=ON_SEGMENT)
-            if not rows.model.n_outputs:  # a function may have a bounded support
+            # a function may have a bounded support
+            if not rows.model.n_outputs:
                 theta = theta[np.isfinite(rows.sums(theta))]
             matched_at = np.vstack([pilot.modes[:1], theta])
             self.parameters_ = rows.model.outer(matched_at)
@@ -333,7 +408,9 @@ class MatchedCoreset(Selector):
             else:
                 found = self._match(rows, 1 + len(matched_at), "values_at", matched_at)
             now = rows.take(*found)
-            self.kl_, n_effective = heldout_kl(full + log_prior(held), now.sums(held) + log_prior(held), drawn)
+            self.kl_, n_effective = heldout_kl(
+                full + log_prior(held), now.sums(held) + log_prior(held), drawn
+            )
             again = enough and not few and n_effective < GAUSSIAN * N_HELDOUT
             few = now if few or again else None
             if not again:
@@ -352,19 +429,29 @@ class MatchedCoreset(Selector):
         elif self.size is None and not self.kl_ <= self.tol:
             why = f"the estimated divergence is {self.kl_:.2g}, and not at most tol={self.tol:g}"
         if why:
-            warnings.warn(f"{why}; these rows may miss the posterior: `check` says it of the draws.", stacklevel=5)
+            warnings.warn(
+                f"{why}; these rows may miss the posterior: `check` says it of the draws.",
+                stacklevel=5,
+            )
 
     def _match(self, rows, n_equations, equations, *args, exactly=False):
-        size, needed, self.n_equations_ = self.size or n_equations, n_equations, n_equations
-        if n_equations <= 4 * size:  # their rank may be lower
-            places, weights, self.residual_ = rows.match(max(1, size // n_equations), equations, *args)
+        size = self.size or n_equations
+        needed = n_equations
+        self.n_equations_ = n_equations
+        # their rank may be lower
+        if n_equations <= 4 * size:
+            places, weights, self.residual_ = rows.match(
+                max(1, size // n_equations), equations, *args
+            )
             needed = len(places)
         if needed <= size:
             return places, weights
         if exactly or n_equations > PURSUED:
             raise ValueError(
-                f"size must be at least {needed} to keep these {n_equations} sums exactly, got size={size}: take more "
-                "rows or fewer penalties (penalties=[l2]), or BilevelCoreset, which makes the most of so few."
+                f"size must be at least {needed} to keep these {n_equations} sums exactly, got "
+                f"size={size}: take more "
+                "rows or fewer penalties (penalties=[l2]), or BilevelCoreset, which makes the most "
+                "of so few."
             )
         places, weights, _ = rows.match(CANDIDATES, equations, *args)
         few = rows.take(places, weights).over(np.concatenate, equations, *args)
@@ -381,20 +468,23 @@ def _sides(block):
 
 @np.errstate(invalid="ignore")
 def heldout_kl(of_all, of_few, drawn):
-    """Divergence of the few rows' posterior, NaN if less than LEAST_EFFECTIVE draws count, and how many count.
+    """Divergence of the few rows' posterior, NaN if less than LEAST_EFFECTIVE draws count, and how
+    many count.
 
-    Half the variance of the difference under the few rows' posterior, and what the few rows find possible but all do
-    not: the log of the share that is left.
+    Half the variance of the difference under the few rows' posterior, and what the few rows find
+    possible but all do not: the log of the share that is left.
 
     Parameters
     ----------
-    of_all, of_few, drawn : log densities at the draws: of the posteriors, not finite outside a bounded support, and of
-        what the draws were made from
+    of_all, of_few, drawn : log densities at the draws: of the posteriors, not finite outside a
+        bounded support, and of what the draws were made from
     """
-    delta, (w, n_effective) = of_all - of_few, normalised(np.fmax(of_few - drawn, -np.inf))
+    delta = of_all - of_few
+    (w, n_effective) = normalised(np.fmax(of_few - drawn, -np.inf))
     inside = np.isfinite(delta)
     share = w[inside].sum() / w.sum()
     if n_effective < LEAST_EFFECTIVE or not share > 0:
         return float("nan"), n_effective
-    delta, w = delta[inside], w[inside] / share
+    delta = delta[inside]
+    w = w[inside] / share
     return float(w @ (delta - w @ delta) ** 2 / 2 - np.log(share)), n_effective

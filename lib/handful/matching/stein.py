@@ -1,7 +1,9 @@
-"""Whether draws are of a density whose slope is known: Stein's identities, as z-scores that know how chains dawdle.
+"""Whether draws are of a density whose slope is known: Stein's identities, as z-scores that know
+how chains dawdle.
 
-At draws z of a smooth density on the whole space, with slopes g of its logarithm, E g = 0 and E z g' = -I (Stein 1972;
-Gorham and Mackey 2015 make a discrepancy of it). Each is the mean of a series, whose error batch means give.
+At draws z of a smooth density on the whole space, with slopes g of its logarithm, E g = 0 and E z
+g' = -I (Stein 1972; Gorham and Mackey 2015 make a discrepancy of it). Each is the mean of a series,
+whose error batch means give.
 """
 
 from dataclasses import dataclass
@@ -10,12 +12,15 @@ import numpy as np
 from scipy.stats import t as student_t
 
 # Batches of all chains together, and the fewest draws of a chain that are cut into batches.
-BATCHES, SHORT = 25, 20
+BATCHES = 25
+SHORT = 20
 # Chance that right draws are called wrong.
 ALPHA = 1e-3
-# For each parameter, nats below the mode in the median that no posterior's own draws lie: a Gaussian's are half a nat.
+# For each parameter, nats below the mode in the median that no posterior's own draws lie: a
+# Gaussian's are half a nat.
 LOW = 10
-# Parameters up to which all products of a draw and a slope are tested, else those of the same parameter alone.
+# Parameters up to which all products of a draw and a slope are tested, else those of the same
+# parameter alone.
 WIDE = 400
 
 
@@ -50,7 +55,8 @@ def stein_test(z, g, gap=0.0):
     gap : nats by which the log density of the median draw lies below that of the mode
     """
     chains, S, p = z.shape
-    if S < SHORT:  # of many short chains each is a few draws
+    # of many short chains each is a few draws
+    if S < SHORT:
         z = z.reshape(1, chains * S, p)
         g = g.reshape(1, chains * S, p)
     independent = min(n_independent(z), n_independent(g))
@@ -62,7 +68,8 @@ def stein_test(z, g, gap=0.0):
         largest = max(largest, scores(products, independent).max())
         n_tests += products.shape[2]
     n_batches = max(2, -(-BATCHES // len(z)))
-    if gap > LOW * (p + 1):  # slopes so far out are of all sizes, and their means say nothing
+    # slopes so far out are of all sizes, and their means say nothing
+    if gap > LOW * (p + 1):
         return SteinTest(np.inf, 0.0, independent)
     p_value = min(1.0, 2 * n_tests * student_t.sf(largest, len(z) * (n_batches - 1)))
     return SteinTest(float(largest), float(p_value), independent)
@@ -71,8 +78,8 @@ def stein_test(z, g, gap=0.0):
 def scores(series, independent):
     """Magnitudes of the means of series, shape (chains, S, r), over their errors.
 
-    These are those of batch means within each chain, and at least those of so many independent draws: batches are too
-    short for a chain that hardly moves.
+    These are those of batch means within each chain, and at least those of so many independent
+    draws: batches are too short for a chain that hardly moves.
     """
     chains, S, r = series.shape
     n_batches = max(2, -(-BATCHES // chains))
@@ -94,7 +101,8 @@ def n_independent(series):
     covariance = np.fft.irfft(np.abs(spectrum) ** 2, axis=1)[:, :S].mean(0)
     least = np.inf
     for column in covariance.T:
-        if not column[0] > 1e-24 * S:  # nothing moves
+        # nothing moves
+        if not column[0] > 1e-24 * S:
             return 1.0
         rho = column[: S - S % 2] / column[0]
         pairs = rho[::2] + rho[1::2]

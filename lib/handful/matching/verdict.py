@@ -1,4 +1,5 @@
-"""Whether draws made on the handful are draws from the posterior of all rows: a verdict in words."""
+"""Whether draws made on the handful are draws from the posterior of all rows: a verdict in
+words."""
 
 from dataclasses import dataclass, replace
 
@@ -8,63 +9,75 @@ from handful.blocks import check_in_memory
 from handful.checks import as_real
 from handful.matching.stein import SteinTest
 
-VERDICTS = {  # in words
+# in words
+VERDICTS = {
     "use the draws": "the draws are fine as they are",
     "use the weights": "use the draws with their importance weights",
     "make more draws": "nothing speaks against these draws, but they are too few to be sure",
     "refuse": "choose again, more rows or a pilot nearer to these draws; else take all rows",
 }
 WRONG = (
-    "these are not draws of the posterior on the rows: look at the prior, which check takes too, the weights, the "
+    "these are not draws of the posterior on the rows: look at the prior, which check takes too, "
+    "the weights, the "
     "transforms of the parameters and the chain"
 )
 NOT_ASKED = "log weights alone say nothing of where the draws come from"
-# The most that the variance of the log weights, and the magnitude of their mean, may be, and the least share of the
-# draws that must be effective. Weights of which .99 are effective move the mean of any quantity by at most a tenth of
-# its deviation, and the probability of any event by at most .05.
+# The most that the variance of the log weights, and the magnitude of their mean, may be, and the
+# least share of the draws that must be effective. Weights of which .99 are effective move the mean
+# of any quantity by at most a tenth of its deviation, and the probability of any event by at most
+# .05.
 ALLOWED = {"use the draws": (0.01, 1.0, 0.99), "use the weights": (1.0, 3.0, 0.5)}
 # Effective draws below which no verdict is favourable, and draws below which there is no verdict.
-ENOUGH, FEWEST = 200, 100
+ENOUGH = 200
+FEWEST = 100
 # Pareto k from which the weights' tail is too heavy, however many the draws are.
 HEAVY = 0.7
-# The tail's shape does not matter where weights that exceed their mean by the first share hold less than the second.
-EXCESS, NEGLIGIBLE = 0.1, 0.02
+# The tail's shape does not matter where weights that exceed their mean by the first share hold less
+# than the second.
+EXCESS = 0.1
+NEGLIGIBLE = 0.02
 # Difference of two log weights that counts as this one, so that its square is finite.
 LOWEST = -1e150
 # Points of a tail below which no shape can be fitted to it.
 FEWEST_OF_TAIL = 5
 LIMITS = """\
-Only where the draws went is looked at: a mode or tail that they did not visit may be wrong, and several chains have to
-agree (R-hat). The rows are for this likelihood, and are no sample: leave-one-out and predictive
-checks need all rows. More: help(handful.matching.DrawsReport)."""
+Only where the draws went is looked at: a mode or tail that they did not visit may be wrong, and
+several chains have to agree (R-hat). The rows are for this likelihood, and are no sample:
+leave-one-out and predictive checks need all rows. More: help(handful.matching.DrawsReport)."""
 
 
 @dataclass(frozen=True)
 class DrawsReport:
-    """What one pass over all rows says about draws made on the handful; printed, it says it in words.
+    """What one pass over all rows says about draws made on the handful; printed, it says it in
+    words.
 
-    There are two questions. Are the rows fine: is their log-likelihood that of all rows, where the draws are? And are
-    these draws of the posterior on the rows: do the slopes of its log density have the moments that they must have at
-    its draws (Stein's identities), to the error of such a chain? "Use the draws" is said where both are.
+    There are two questions. Are the rows fine: is their log-likelihood that of all rows, where the
+    draws are? And are these draws of the posterior on the rows: do the slopes of its log density
+    have the moments that they must have at its draws (Stein's identities), to the error of such a
+    chain? "Use the draws" is said where both are.
 
-    It compares the rows with all data only where the draws went: the rows may even have erased a mode, so that several
-    chains agree although chains on all rows would not. After a change of the prior check again; for another likelihood
-    choose again. Tails beyond about three deviations are unchecked.
+    It compares the rows with all data only where the draws went: the rows may even have erased a
+    mode, so that several chains agree although chains on all rows would not. After a change of the
+    prior check again; for another likelihood choose again. Tails beyond about three deviations are
+    unchecked.
 
     Attributes
     ----------
     verdict : "use the draws", "use the weights", "make more draws" or "refuse"
-    kl : about the divergence between the posteriors, in nats: half the variance of the log weights, or the entropy that
-        the weights lack, whichever is more
+    kl : about the divergence between the posteriors, in nats: half the variance of the log weights,
+        or the entropy that the weights lack, whichever is more
     variance : of the log weights
-    mean : of the log weights, which counts the constant: log-likelihood of all rows less that of the handful, in nats
+    mean : of the log weights, which counts the constant: log-likelihood of all rows less that of
+        the handful, in nats
     n_effective : of the draws, after weighting, had they been independent
     n_draws : how many
-    pareto_k : shape of the weights' tail (Vehtari, Simpson, Gelman, Yao and Gabry 2024), -inf if they are equal, inf if
-        fewer than five stand out from the others; no certificate alone
-    weights : float array, shape (n_draws,), importance weights that add up to one; NaN where a log weight is NaN or inf
-    stein : whether these are draws of the posterior on the rows (`handful.matching.stein.SteinTest`): the largest
-        `z`, its `p_value`, and `n_independent`, so many independent draws would tell as much; None if not tested
+    pareto_k : shape of the weights' tail (Vehtari, Simpson, Gelman, Yao and Gabry 2024), -inf if
+        they are equal, inf if fewer than five stand out from the others; no certificate alone
+    weights : float array, shape (n_draws,), importance weights that add up to one; NaN where a log
+        weight is NaN or inf
+    stein : whether these are draws of the posterior on the rows
+        (`handful.matching.stein.SteinTest`): the largest `z`, its `p_value`, and `n_independent`,
+        so many independent draws would tell as much; None if not tested
     why : str, why they were not tested
     """
 
@@ -84,13 +97,17 @@ class DrawsReport:
         words = WRONG if self.stein and self.stein.wrong else VERDICTS[self.verdict]
         if self.stein:
             of_draws = f"largest z-score of the draws' slopes {self.stein.z:.1f}"
-            of_draws += f" (p {self.stein.p_value:.2g}), {self.stein.n_independent:.0f} independent draws."
+            of_draws += (
+                f" (p {self.stein.p_value:.2g}), {self.stein.n_independent:.0f} independent draws."
+            )
         else:
             of_draws = f"not tested: {self.why}."
         return (
             f"{self.verdict.upper()}: {words}.\n\n"
-            f"The rows. Log weights: variance {self.variance:.2g} (divergence about {self.kl:.2g} nats), mean "
-            f"{self.mean:+.2g}. Effective draws: {self.n_effective:.0f} of {self.n_draws}. Pareto k: "
+            f"The rows. Log weights: variance {self.variance:.2g} (divergence about {self.kl:.2g} "
+            "nats), mean "
+            f"{self.mean:+.2g}. Effective draws: {self.n_effective:.0f} of {self.n_draws}. Pareto "
+            "k: "
             f"{self.pareto_k:.2f}.\n"
             f"The draws of the posterior on these rows: {of_draws}\n\n{LIMITS}"
         )
@@ -107,19 +124,23 @@ class DrawsReport:
         verdict = self.verdict
         if stein and stein.wrong:
             verdict = "refuse"
-        elif stein and favourable and stein.n_independent / self.n_draws * self.n_effective < ENOUGH:
+        elif (
+            stein and favourable and stein.n_independent / self.n_draws * self.n_effective < ENOUGH
+        ):
             verdict = "make more draws"
         return replace(self, verdict=verdict, stein=stein, why=why)
 
 
 def check_log_weights(log_weights):
-    """The `DrawsReport` of log weights: log-likelihood of all rows less that of the handful, at each draw.
+    """The `DrawsReport` of log weights: log-likelihood of all rows less that of the handful, at
+    each draw.
 
-    "Use the draws" asks for a variance of the log weights below .01, a mean within 1, .99 of the draws effective and at
-    least 200 of them; "use the weights" for a variance below 1, a mean within 3, half of the draws effective and at
-    least 200 of them. Both ask for a Pareto k below min(1 - 1 / log10(S), .7), as Vehtari, Simpson, Gelman, Yao and
-    Gabry 2024 (Section 3.2.4) do, unless the weights that exceed the mean by a tenth hold less than .02. "Make more
-    draws" stands for either where less than 200 draws are effective. The mean counts, as the rows have kept the
+    "Use the draws" asks for a variance of the log weights below .01, a mean within 1, .99 of the
+    draws effective and at least 200 of them; "use the weights" for a variance below 1, a mean
+    within 3, half of the draws effective and at least 200 of them. Both ask for a Pareto k below
+    min(1 - 1 / log10(S), .7), as Vehtari, Simpson, Gelman, Yao and Gabry 2024 (Section 3.2.4) do,
+    unless the weights that exceed the mean by a tenth hold less than .02. "Make more draws" stands
+    for either where less than 200 draws are effective. The mean counts, as the rows have kept the
     constant of the log-likelihood.
 
     Parameters
@@ -134,17 +155,28 @@ def check_log_weights(log_weights):
     check_in_memory("log_weights", log_weights)
     log_weights = as_real(log_weights, "log_weights")
     if log_weights.ndim not in (1, 2):
-        raise ValueError(f"log_weights must have shape (draws,) or (chains, draws), got shape {log_weights.shape}.")
+        raise ValueError(
+            "log_weights must have shape (draws,) or (chains, draws), got shape "
+            f"{log_weights.shape}."
+        )
     log_weights = log_weights.ravel()
     n = len(log_weights)
     if n < FEWEST:
         raise ValueError(f"a check needs at least {FEWEST} draws, got {n}.")
     if not np.isfinite(log_weights).all():
         return DrawsReport(
-            "refuse", np.inf, np.inf, float("nan"), 0.0, n, np.inf, _weights_of_infinite(log_weights), why=NOT_ASKED
+            "refuse",
+            np.inf,
+            np.inf,
+            float("nan"),
+            0.0,
+            n,
+            np.inf,
+            _weights_of_infinite(log_weights),
+            why=NOT_ASKED,
         )
-    # In ascending order, so that sums do not depend on the order of the draws; and around the largest, as a constant
-    # may take all digits of what differs.
+    # In ascending order, so that sums do not depend on the order of the draws; and around the
+    # largest, as a constant may take all digits of what differs.
     ordered = np.sort(log_weights)
     with np.errstate(over="ignore"):
         weights, n_effective = normalised(ordered)
@@ -162,7 +194,8 @@ def check_log_weights(log_weights):
 
 
 def _weights_of_infinite(log_weights):
-    """Draws that all rows find impossible count nothing; what is infinite or no number leaves no weights."""
+    """Draws that all rows find impossible count nothing; what is infinite or no number leaves no
+    weights."""
     top = log_weights.max()
     if not np.isfinite(top):
         return np.full(len(log_weights), np.nan)
@@ -186,8 +219,8 @@ def normalised(log_weights):
 def pareto_k(log_weights):
     """Shape k of a generalised Pareto distribution fitted to the largest weights.
 
-    The fit is that of Zhang and Stephens 2009, with the weak prior and the length of the tail of Vehtari, Simpson,
-    Gelman, Yao and Gabry 2024 (Section 3).
+    The fit is that of Zhang and Stephens 2009, with the weak prior and the length of the tail of
+    Vehtari, Simpson, Gelman, Yao and Gabry 2024 (Section 3).
 
     Parameters
     ----------
@@ -195,7 +228,8 @@ def pareto_k(log_weights):
 
     Returns
     -------
-    float; -inf where the tail's weights are equal, inf where so few of them stand out that they have no shape
+    float; -inf where the tail's weights are equal, inf where so few of them stand out that they
+    have no shape
     """
     ordered = np.sort(np.asarray(log_weights, float))
     m = int(min(len(ordered) / 5, 3 * np.sqrt(len(ordered))))
@@ -205,10 +239,14 @@ def pareto_k(log_weights):
     tail = tail[tail > 0]
     if len(tail) < FEWEST_OF_TAIL:
         return float("inf") if len(tail) else -float("inf")
-    m, grid = len(tail), 30 + int(np.sqrt(len(tail)))
-    b = 1 / tail[-1] + (1 - np.sqrt(grid / (np.arange(1, grid + 1) - 0.5))) / (3 * tail[int(m / 4 + 0.5) - 1])
+    m = len(tail)
+    grid = 30 + int(np.sqrt(len(tail)))
+    b = 1 / tail[-1] + (1 - np.sqrt(grid / (np.arange(1, grid + 1) - 0.5))) / (
+        3 * tail[int(m / 4 + 0.5) - 1]
+    )
     k = np.log1p(-b[:, None] * tail).mean(1)
     profile = m * (np.log(-b / k) - k - 1)
     share = 1 / np.exp(profile - profile[:, None]).sum(1)
     k = np.log1p(-(b @ (share / share.sum())) * tail).mean()
-    return float((m * k + 5) / (m + 10))  # ten pseudo-draws of k = .5
+    # ten pseudo-draws of k = .5
+    return float((m * k + 5) / (m + 10))

@@ -1,4 +1,5 @@
-"""What is trained on the chosen rows: problems, as users name them, and the models that solve them."""
+"""What is trained on the chosen rows: problems, as users name them, and the models that solve
+them."""
 
 from handful.models.joint import Joint
 from handful.models.linear import LeastSquares, Logistic, Poisson

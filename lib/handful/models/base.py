@@ -49,7 +49,8 @@ class Rows:
         return replace(self, y=problem.encode(self.y))
 
     def sample(self, most, rng):
-        """Rows on which to estimate the curvature of the outer loss, ascending: `most` of those that count in it."""
+        """Rows on which to estimate the curvature of the outer loss, ascending: `most` of those
+        that count in it."""
         rows = np.flatnonzero(self.sample_weight)
         return np.sort(rng.choice(rows, most, replace=False)) if len(rows) > most else rows
 
@@ -61,7 +62,8 @@ def outer_rows(X, y, sample_weight, outer, validation, *, classes):
     ----------
     X, y, sample_weight : the training rows, checked; rows of weight zero may not be chosen
     outer : "train", "train+validation" or "validation"
-    validation : ``(X, y)`` or ``(X, y, sample_weight)`` of further rows, checked as X and y were, or None for "train"
+    validation : ``(X, y)`` or ``(X, y, sample_weight)`` of further rows, checked as X and y were,
+        or None for "train"
     classes : whether a one-dimensional y holds classes
 
     Returns
@@ -76,7 +78,8 @@ def outer_rows(X, y, sample_weight, outer, validation, *, classes):
     if (validation is None) != (outer == "train"):
         given = "no" if validation is None else "a"
         raise ValueError(
-            f"outer={outer!r} with {given} validation set: give fit(..., validation=(X, y)) together with "
+            f"outer={outer!r} with {given} validation set: give fit(..., validation=(X, y)) "
+            "together with "
             "outer='train+validation' or 'validation'."
         )
     absent = np.flatnonzero(sample_weight == 0)
@@ -88,37 +91,50 @@ def outer_rows(X, y, sample_weight, outer, validation, *, classes):
     stacked = join_rows([X, more.astype(X.dtype)])
     own = sample_weight if outer == "train+validation" else np.zeros_like(sample_weight)
     absent = np.concatenate([absent, np.arange(X.shape[0], stacked.shape[0])])
-    return Rows(stacked, None if y is None else np.concatenate([y, more_y]), np.concatenate([own, weights]), absent)
+    return Rows(
+        stacked,
+        None if y is None else np.concatenate([y, more_y]),
+        np.concatenate([own, weights]),
+        absent,
+    )
 
 
 def _check_agreement(more, more_y, X, y, classes):
     check_magnitude(more.data if sparse.issparse(more) else more, "the validation set's X", X.dtype)
     if more.shape[1] != X.shape[1]:
-        raise ValueError(f"the validation set has {more.shape[1]} features, but X has {X.shape[1]}.")
+        raise ValueError(
+            f"the validation set has {more.shape[1]} features, but X has {X.shape[1]}."
+        )
     if sparse.issparse(more) and not sparse.issparse(X):
-        raise ValueError("the validation set is sparse, but X is dense: give validation=(X.toarray(), y).")
+        raise ValueError(
+            "the validation set is sparse, but X is dense: give validation=(X.toarray(), y)."
+        )
     if np.shape(more_y)[1:] != np.shape(y)[1:]:
-        raise ValueError(f"the validation set's y has shape {np.shape(more_y)}, but y has {np.shape(y)}.")
+        raise ValueError(
+            f"the validation set's y has shape {np.shape(more_y)}, but y has {np.shape(y)}."
+        )
     unknown = np.setdiff1d(more_y, y) if classes and y.ndim == 1 else []
     if len(unknown):
         raise ValueError(f"the validation set has classes that y has not: {unknown[:5].tolist()}.")
 
 
 class Model:
-    """Base class: a model that is trained on some rows (the inner problem) and judged on all (the outer loss).
+    """Base class: a model that is trained on some rows (the inner problem) and judged on all (the
+    outer loss).
 
-    Bilevel selection (Borsos et al. 2024, Algorithm 1) asks four things of a model, in this order; a subclass
-    implements them:
+    Bilevel selection (Borsos et al. 2024, Algorithm 1) asks four things of a model, in this order;
+    a subclass implements them:
 
     - ``fit(weights)`` trains it on the chosen rows;
     - ``outer_gradient()`` is the gradient of the outer loss at the trained parameters;
-    - ``hessian_product(v)`` multiplies with the Hessian of the inner problem, or ``inverse_hessian(g)`` solves with it
-      where the model can do so exactly;
+    - ``hessian_product(v)`` multiplies with the Hessian of the inner problem, or
+      ``inverse_hessian(g)`` solves with it where the model can do so exactly;
     - ``scores(v)`` are the slopes ``grad l_k' v`` of all rows' losses.
 
-    Gradients and directions are arrays of one shape, which is the model's own affair. The quadratic rule and optimised
-    weights ask for second derivatives of the outer loss, too: `predicted_gains` and `weight_quadratic`, and for
-    `mean_loss`. A model without them can be selected for by the linear rule, with equal weights.
+    Gradients and directions are arrays of one shape, which is the model's own affair. The quadratic
+    rule and optimised weights ask for second derivatives of the outer loss, too: `predicted_gains`
+    and `weight_quadratic`, and for `mean_loss`. A model without them can be selected for by the
+    linear rule, with equal weights.
 
     Parameters
     ----------
@@ -133,10 +149,12 @@ class Model:
     direction : the inverse Hessian times it, after `row_scores`
     """
 
-    max_candidates = 512  # rows of the highest linear score whose gain the quadratic rule predicts
+    # rows of the highest linear score whose gain the quadratic rule predicts
+    max_candidates = 512
 
     def __init__(self, problem, data, ihvp=None):
-        self.problem, self.data = problem, data
+        self.problem = problem
+        self.data = data
         self.ihvp = Exact() if ihvp is None else ihvp
         self.indices = []
 
@@ -168,12 +186,14 @@ class Model:
         return np.argmax(y, axis=1) if y.shape[1] > 1 else (y[:, 0] > 0.5).astype(np.intp)
 
     def check_memory(self, s):
-        """MemoryError where arrays for `s` chosen rows are more than the machine's memory; nothing is allocated."""
+        """MemoryError where arrays for `s` chosen rows are more than the machine's memory; nothing
+        is allocated."""
 
     # What a subclass implements.
 
     def fit(self, weights=None):
-        """Train on the chosen rows: minimise the sum of their losses times `weights`, plus the penalty; warm started.
+        """Train on the chosen rows: minimise the sum of their losses times `weights`, plus the
+        penalty; warm started.
 
         Parameters
         ----------
@@ -195,11 +215,13 @@ class Model:
         raise NotImplementedError
 
     def inverse_hessian(self, g):
-        """The solution v of ``H v = g``; by products alone, as `ihvp` says, unless the model has a better way."""
+        """The solution v of ``H v = g``; by products alone, as `ihvp` says, unless the model has a
+        better way."""
         return self.ihvp.solve(self.hessian_product, g)
 
     def scores(self, v):
-        """``grad l_k' v`` of every row k, shape (n,); follows `outer_gradient` at the same parameters."""
+        """``grad l_k' v`` of every row k, shape (n,); follows `outer_gradient` at the same
+        parameters."""
         raise NotImplementedError
 
     def mean_loss(self):
@@ -207,17 +229,20 @@ class Model:
         raise NotImplementedError
 
     def predicted_gains(self, candidates, *, free_weights=False):
-        """Decrease of the outer loss that adding each candidate row predicts, shape (k,). Call after `row_scores`.
+        """Decrease of the outer loss that adding each candidate row predicts, shape (k,). Call
+        after `row_scores`.
 
-        Adding a row to s rows is a step of size 1 / s, not an infinitesimal one: the Newton step towards the new
-        inner solution is shortened by the row's leverage, the penalty's weight grows with the set, and the outer loss
-        is followed to second order along the step (its Hessian on a sample of rows). With `free_weights` a row may join
-        with less than the weight 1 / s, so the best fraction of the step counts.
+        Adding a row to s rows is a step of size 1 / s, not an infinitesimal one: the Newton step
+        towards the new inner solution is shortened by the row's leverage, the penalty's weight
+        grows with the set, and the outer loss is followed to second order along the step (its
+        Hessian on a sample of rows). With `free_weights` a row may join with less than the weight 1
+        / s, so the best fraction of the step counts.
         """
         raise NotImplementedError
 
     def weight_quadratic(self):
-        """Curvature (s, s) and slope (s,) of the outer loss by the weights; call after `outer_loss`."""
+        """Curvature (s, s) and slope (s,) of the outer loss by the weights; call after
+        `outer_loss`."""
         raise NotImplementedError
 
     # What follows.
@@ -242,7 +267,8 @@ class Model:
 
 
 def decrease(slope, bend, free_weights):
-    """By how much ``- f slope + f^2 bend / 2`` falls at f = 1, or with free weights at the best f of [0, 1]; (k,)."""
+    """By how much ``- f slope + f^2 bend / 2`` falls at f = 1, or with free weights at the best f
+    of [0, 1]; (k,)."""
     fraction = 1.0
     if free_weights:
         downhill = np.maximum(slope, 0.0)

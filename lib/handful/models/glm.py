@@ -1,4 +1,5 @@
-"""Generalised linear models as inner problems: logistic regression, multinomial too, and least squares."""
+"""Generalised linear models as inner problems: logistic regression, multinomial too, and least
+squares."""
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -12,21 +13,30 @@ from handful.linalg import Features, Span, dense, n_threads
 from handful.models.base import Model, decrease
 from handful.models.links import SquaredLink
 
-MAX_NEWTON, MAX_CG = 100, 300
-NARROW = 512  # features up to which the outer curvature of one output is kept as a matrix
-FRESH = 128  # features up to which it is computed anew in every round; else when the coreset has grown by a tenth
-STAY = 64  # features up to which they are the coordinates themselves
-BLOCK = 1 << 19  # entries of X at a time, which stay in the cache from logits to gradient
-PARALLEL_ABOVE = 1 << 22  # entries of X from which a pass over it is worth several threads
+MAX_NEWTON = 100
+MAX_CG = 300
+# features up to which the outer curvature of one output is kept as a matrix
+NARROW = 512
+# features up to which it is computed anew in every round; else when the coreset has grown by a
+# tenth
+FRESH = 128
+# features up to which they are the coordinates themselves
+STAY = 64
+# entries of X at a time, which stay in the cache from logits to gradient
+BLOCK = 1 << 19
+# entries of X from which a pass over it is worth several threads
+PARALLEL_ABOVE = 1 << 22
 
 
 class GLM(Model):
-    """A linear model of K outputs trained on the chosen rows: ``sum_i c_i loss_i + l2 / 2 |coefficients|^2``.
+    """A linear model of K outputs trained on the chosen rows: ``sum_i c_i loss_i + l2 / 2
+    |coefficients|^2``.
 
-    K is 1, or the number of classes. The inner solution lies in the span of the chosen rows, so the problem is solved
-    there, by Newton steps with p = rank + 1 unknowns for each output: exact ones for one output, for several by
-    conjugate gradients, preconditioned by the mean of their blocks. Outside of the span the Hessian is l2 times the
-    identity. Gradients and directions have shape (d + 1, K), the intercepts first; a step reads X three times.
+    K is 1, or the number of classes. The inner solution lies in the span of the chosen rows, so the
+    problem is solved there, by Newton steps with p = rank + 1 unknowns for each output: exact ones
+    for one output, for several by conjugate gradients, preconditioned by the mean of their blocks.
+    Outside of the span the Hessian is l2 times the identity. Gradients and directions have shape (d
+    + 1, K), the intercepts first; a step reads X three times.
 
     Parameters
     ----------
@@ -45,19 +55,28 @@ class GLM(Model):
 
     def __init__(self, problem, data, rng, ihvp=None, tol=1e-6):
         super().__init__(problem, data, ihvp)
-        d, K = data.X.shape[1], data.y.shape[1]
-        self.X, self.tol, self.l2 = data.X, tol, float(problem.l2)
-        self.Y = np.asfortranarray(data.y)  # one output after the other in memory, as logits and residuals then are
-        self.link, self.intercept = problem.link(K), float(problem.fit_intercept)
+        d = data.X.shape[1]
+        K = data.y.shape[1]
+        self.X = data.X
+        self.tol = tol
+        self.l2 = float(problem.l2)
+        # one output after the other in memory, as logits and residuals then are
+        self.Y = np.asfortranarray(data.y)
+        self.link = problem.link(K)
+        self.intercept = float(problem.fit_intercept)
         self.narrow = K == 1 and d <= NARROW
         self.max_candidates = 512 if self.narrow else 128
-        self._last = None  # the last inverse Hessian times gradient
+        # the last inverse Hessian times gradient
+        self._last = None
         self.share = data.share.astype(self.X.dtype)[:, None]
-        self._sample = data.sample(4096 if K == 1 else 512, rng)[:: 1 if self.narrow or K > 1 else 8]
+        self._sample = data.sample(4096 if K == 1 else 512, rng)[
+            :: 1 if self.narrow or K > 1 else 8
+        ]
         self._clear()
 
     def _clear(self):
-        d, K = self.X.shape[1], self.Y.shape[1]
+        d = self.X.shape[1]
+        K = self.Y.shape[1]
         self.span = Features(d) if d <= STAY else Span(self.rows([]))
         p = self.span.rank + 1
         self._hold(np.zeros((0, p)), np.zeros((p, K)))
@@ -73,15 +92,18 @@ class GLM(Model):
         """Coordinates of rows X, shape (k, p)."""
         inside = self.span.coordinates(X)
         rows = np.empty((len(inside), inside.shape[1] + 1), dtype=inside.dtype)
-        rows[:, 0], rows[:, 1:] = self.intercept if intercept is None else intercept, inside
+        rows[:, 0] = self.intercept if intercept is None else intercept
+        rows[:, 1:] = inside
         return rows
 
     def add(self, indices):
         """As `Model.add`; from as many rows as features on, the features are the coordinates."""
-        X, span = self.rows(indices), self.span
+        X = self.rows(indices)
+        span = self.span
         super().add(indices)
         if span.rank < self.X.shape[1] <= len(self):
-            theta, self.span = self.coefficients, Features(self.X.shape[1])
+            theta = self.coefficients
+            self.span = Features(self.X.shape[1])
             self._hold(self.design(self.rows(self.indices)), theta)
             return
         if span.rank < self.X.shape[1]:
@@ -89,18 +111,25 @@ class GLM(Model):
                 span.extend(X[[i]])
         s, p = self.A.shape
         rows = self.design(X)
-        A, theta = np.zeros((s + len(rows), rows.shape[1])), np.zeros((rows.shape[1], self.theta.shape[1]))
-        A[:s, :p], A[s:], theta[:p] = self.A, rows, self.theta
+        A = np.zeros((s + len(rows), rows.shape[1]))
+        theta = np.zeros((rows.shape[1], self.theta.shape[1]))
+        A[:s, :p] = self.A
+        A[s:] = rows
+        theta[:p] = self.theta
         self._hold(A, theta)
 
     def _hold(self, A, theta):
-        self.A, self.theta = A, theta
-        self.penalty = np.full((A.shape[1], 1), self.l2)  # on each column of the design
+        self.A = A
+        self.theta = theta
+        # on each column of the design
+        self.penalty = np.full((A.shape[1], 1), self.l2)
         if self.problem.fit_intercept and not self.problem.penalise_intercept:
-            self.penalty[0] *= 1e-14  # positive where every mean is 0 or 1 to rounding
+            # positive where every mean is 0 or 1 to rounding
+            self.penalty[0] *= 1e-14
 
     def keep(self, alive):
-        """As `Model.keep`; a span of many more rows than there are is built anew, and without rows all begins anew."""
+        """As `Model.keep`; a span of many more rows than there are is built anew, and without rows
+        all begins anew."""
         super().keep(alive)
         if not self.indices:
             self._clear()
@@ -108,14 +137,16 @@ class GLM(Model):
         self.A = self.A[np.asarray(alive, dtype=bool)]
         self._sampled = 0
         if isinstance(self.span, Span) and self.span.rank > 2 * len(self) + 16:
-            theta, rows = self._in_features(self.theta), self.indices
+            theta = self._in_features(self.theta)
+            rows = self.indices
             self.indices = []
             self._clear()
             self.add(rows)
             self.theta = self._inside(theta)
 
     def check_memory(self, s):
-        """As `Model.check_memory`: designs, Hessians, coordinates of the sample, and of dense rows a basis."""
+        """As `Model.check_memory`: designs, Hessians, coordinates of the sample, and of dense rows
+        a basis."""
         p = min(s, self.X.shape[1]) + 1
         basis = 0 if issparse(self.X) else self.X.shape[1] * p
         check_memory(
@@ -139,9 +170,14 @@ class GLM(Model):
 
     def fit(self, weights=None):
         """As `Model.fit`, by Newton's method from the last solution."""
-        s, A, link, penalty, theta = len(self), self.A, self.link, self.penalty, self.theta
+        s = len(self)
+        A = self.A
+        link = self.link
+        penalty = self.penalty
+        theta = self.theta
         self.weights = np.full(s, 1.0 / s) if weights is None else weights
-        c, y = self.weights[:, None], self.Y[self.indices].astype(np.float64)
+        c = self.weights[:, None]
+        y = self.Y[self.indices].astype(np.float64)
 
         def objective(theta):
             Z = A @ theta
@@ -150,10 +186,13 @@ class GLM(Model):
         zero = np.zeros_like(y)
         first = c * (link.mean(zero) - y)
         unit = np.linalg.norm(A.T @ first)
-        unit = max(unit, 1e-6 * np.linalg.norm(np.abs(A).T @ np.abs(first)), 1e-300)  # where terms cancel
+        # where terms cancel
+        unit = max(unit, 1e-6 * np.linalg.norm(np.abs(A).T @ np.abs(first)), 1e-300)
         Z, value = objective(theta)
-        if not value < self.weights @ link.loss(zero, y):  # means of 0 and 1 have no curvature to follow
-            theta, Z = np.zeros_like(theta), zero
+        # means of 0 and 1 have no curvature to follow
+        if not value < self.weights @ link.loss(zero, y):
+            theta = np.zeros_like(theta)
+            Z = zero
             Z, value = objective(theta)
         for _ in range(MAX_NEWTON):
             P = link.mean(Z)
@@ -166,38 +205,49 @@ class GLM(Model):
             if not left > self.tol:
                 break
             step = self._solve(gradient, min(0.1, max(left, 0.3 * self.tol / left)))
-            slope, length = np.vdot(gradient, step), 1.0
+            slope = np.vdot(gradient, step)
+            length = 1.0
             while True:
                 Z, new = objective(theta - length * step)
-                # the last term allows for rounding: near the solution two values differ by less than their errors
+                # the last term allows for rounding: near the solution two values differ by less
+                # than their errors
                 if new <= value - 0.25 * length * slope + 1e-14 * abs(value) or length < 1e-10:
                     break
                 length *= 0.5
-            theta, value = theta - length * step, new
-        self.theta, self._reweighted = theta, weights is not None
+            theta = theta - length * step
+            value = new
+        self.theta = theta
+        self._reweighted = weights is not None
         if not left <= max(1e-4, 10 * self.tol):
             raise ConvergenceError(
-                f"the inner problem on {s} points was not solved in {MAX_NEWTON} Newton steps (gradient {left:.1e} of "
+                f"the inner problem on {s} points was not solved in {MAX_NEWTON} Newton steps "
+                f"(gradient {left:.1e} of "
                 f"the one at zero); raise l2 (now {self.l2:g}) or scale the features."
             )
 
     def _linearise(self, P):
-        # the Hessian, and a Cholesky factor of the mean of its blocks: the only one if there is one output
+        # the Hessian, and a Cholesky factor of the mean of its blocks: the only one if there is one
+        # output
         self.P = P
-        A, c = self.A, self.weights * self.link.diagonal(P)
-        skip = max(1, len(A) // (4 * A.shape[1])) if P.shape[1] > 1 else 1  # where rows are many, a sample is enough
+        A = self.A
+        c = self.weights * self.link.diagonal(P)
+        # where rows are many, a sample is enough
+        skip = max(1, len(A) // (4 * A.shape[1])) if P.shape[1] > 1 else 1
         root = np.sqrt(skip * c[::skip])[:, None] * A[::skip]
-        self._block = root.T @ root  # of a product with itself BLAS computes one half
+        # of a product with itself BLAS computes one half
+        self._block = root.T @ root
         self._factor = self._factorise(0.0)
 
     def _factorise(self, damping):
         block = self._block.copy()
         block.ravel()[:: len(block) + 1] += self.penalty[:, 0] + damping
-        factor, failed = dpotrf(block.T, lower=True, overwrite_a=True)  # LAPACK's order of a transpose
+        # LAPACK's order of a transpose
+        factor, failed = dpotrf(block.T, lower=True, overwrite_a=True)
         if failed or not np.isfinite(factor[-1, -1]):
             raise ConvergenceError(
                 f"the inner problem on {len(self)} points is singular to rounding (features up to "
-                f"{np.abs(self.A).max():.1e} against l2={self.l2:g}); scale the features or raise l2."
+                f"{np.abs(self.A).max():.1e} against l2={self.l2:g}); scale the features or raise "
+                "l2."
             )
         return factor
 
@@ -209,8 +259,8 @@ class GLM(Model):
         return dpotrs(self._factor, G, lower=True)[0]
 
     def _solve(self, G, tol, damping=0.0, start=None):
-        # the solution V of (H + damping I) V = G, shape (p, K), by preconditioned conjugate gradients, from `start` if
-        # that is nearer than the preconditioned G
+        # the solution V of (H + damping I) V = G, shape (p, K), by preconditioned conjugate
+        # gradients, from `start` if that is nearer than the preconditioned G
         factor = self._factor if damping == 0.0 else self._factorise(damping)
         V = dpotrs(factor, G, lower=True)[0]
         if G.shape[1] == 1:
@@ -223,27 +273,36 @@ class GLM(Model):
             other = G - self._product(start, damping)
             there = dpotrs(factor, other, lower=True)[0]
             if np.vdot(other, there) < size:
-                V, rest, direction, image, size = start, other, there, there, np.vdot(other, there)
+                V = start
+                rest = other
+                direction = there
+                image = there
+                size = np.vdot(other, there)
         for _ in range(MAX_CG):
             if size <= enough:
                 return V
             moved = self._product(direction, damping)
             length = size / np.vdot(direction, moved)
-            V, rest = V + length * direction, rest - length * moved
-            image, last = dpotrs(factor, rest, lower=True)[0], size
+            V = V + length * direction
+            rest = rest - length * moved
+            image = dpotrs(factor, rest, lower=True)[0]
+            last = size
             size = np.vdot(rest, image)
             direction = image + size / last * direction
         if size <= 1e4 * enough:
             return V
         raise ConvergenceError(
-            f"a linear system of {len(self)} points was not solved in {MAX_CG} conjugate gradients (residual "
-            f"{np.sqrt(size / enough) * tol:.1e}); scale the features, or raise l2 (now {self.l2:g}) or damping."
+            f"a linear system of {len(self)} points was not solved in {MAX_CG} conjugate gradients "
+            "(residual "
+            f"{np.sqrt(size / enough) * tol:.1e}); scale the features, or raise l2 (now "
+            f"{self.l2:g}) or damping."
         )
 
     # The outer loss.
 
     def _blocks(self, work):
-        # `work` of slices of the rows of X, in their order; a slice of a sparse matrix would be a copy
+        # `work` of slices of the rows of X, in their order; a slice of a sparse matrix would be a
+        # copy
         n, d = self.X.shape
         rows = n if issparse(self.X) else BLOCK // d + 1
         parts = [slice(low, low + rows) for low in range(0, n, rows)]
@@ -255,16 +314,19 @@ class GLM(Model):
 
     def outer_gradient(self):
         """As `Model.outer_gradient`, shape (d + 1, K)."""
-        X, theta = self.X, self.coefficients.astype(self.X.dtype)
+        X = self.X
+        theta = self.coefficients.astype(self.X.dtype)
         self.Z = np.empty_like(self.Y)
         self.residuals = np.empty_like(self.Y)
 
         def gradient(at):
-            Z, R = self.Z[at], self.residuals[at]
+            Z = self.Z[at]
+            R = self.residuals[at]
             np.add((theta[1:].T @ X[at].T).T, theta[0], out=Z)
             np.subtract(self.link.mean(Z), self.Y[at], out=R)
             R = self.share[at] * R
-            return np.concatenate([R.sum(axis=0, dtype=np.float64)[None], (R.T @ X[at]).T])  # faster than X.T @ R
+            # faster than X.T @ R
+            return np.concatenate([R.sum(axis=0, dtype=np.float64)[None], (R.T @ X[at]).T])
 
         G = sum(self._blocks(gradient))
         G[0] *= self.intercept
@@ -278,7 +340,8 @@ class GLM(Model):
         """As `Model.inverse_hessian`; outside of the span it divides by l2."""
         if not self.ihvp.exact:
             return self.ihvp.solve(self.hessian_product, G)
-        inside, l2 = self._inside(G), self.l2 + self.ihvp.damping
+        inside = self._inside(G)
+        l2 = self.l2 + self.ihvp.damping
         start = self._inside(self._last) if self._reweighted and self._last is not None else None
         V = self._solve(inside, 10 * self.tol, self.ihvp.damping, start)
         if not isinstance(self.span, Features):
@@ -290,22 +353,31 @@ class GLM(Model):
         """As `Model.hessian_product`."""
         inside = self._inside(V)
         image = self._product(inside)
-        return np.concatenate([image[:1], self.span.lift(image[1:] - self.l2 * inside[1:]) + self.l2 * V[1:]])
+        return np.concatenate(
+            [image[:1], self.span.lift(image[1:] - self.l2 * inside[1:]) + self.l2 * V[1:]]
+        )
 
     def scores(self, V):
         """As `Model.scores`."""
-        X, V, intercept = self.X, V.astype(self.X.dtype), self.X.dtype.type(self.intercept)
+        X = self.X
+        V = V.astype(self.X.dtype)
+        intercept = self.X.dtype.type(self.intercept)
 
         def slopes(at):
-            return (self.residuals[at].T * (V[1:].T @ X[at].T + intercept * V[0][:, None])).sum(axis=0)
+            return (self.residuals[at].T * (V[1:].T @ X[at].T + intercept * V[0][:, None])).sum(
+                axis=0
+            )
 
         return np.concatenate(self._blocks(slopes))
 
     # Its second order.
 
     def predicted_gains(self, candidates, *, free_weights=False):
-        """As `Model.predicted_gains`; for several outputs, the mean of their blocks stands for the Hessian."""
-        s, l2, link = len(self), self.l2, self.link
+        """As `Model.predicted_gains`; for several outputs, the mean of their blocks stands for the
+        Hessian."""
+        s = len(self)
+        l2 = self.l2
+        link = self.link
         X = self.rows(candidates)
         A = self.design(X)
         # the step is H^-1 a_k t_k' + q / s with q = H^-1 (penalty * theta)
@@ -313,7 +385,9 @@ class GLM(Model):
         B = self._precondition(A.T)
         leverage = np.einsum("kp,pk->k", A, B)
         if isinstance(self.span, Span):
-            squares = np.ravel(X.multiply(X).sum(axis=1)) if issparse(X) else np.einsum("kj,kj->k", X, X)
+            squares = (
+                np.ravel(X.multiply(X).sum(axis=1)) if issparse(X) else np.einsum("kj,kj->k", X, X)
+            )
             leverage += np.maximum(squares - np.einsum("kj,kj->k", A[:, 1:], A[:, 1:]), 0.0) / l2
         P = link.mean(self.Z[candidates].astype(np.float64))
         rhs = P - self.Y[candidates] - link.curve(P, A @ q) / s
@@ -328,15 +402,23 @@ class GLM(Model):
         else:
             M = AS @ B.astype(AS.dtype)
         # logits of the sample move by M_ik t_k + (AS q)_i / s
-        t, own = t.astype(AS.dtype), AS @ q.astype(AS.dtype) / s
+        t = t.astype(AS.dtype)
+        own = AS @ q.astype(AS.dtype) / s
         pull = u[:, None] * link.curve(P, own)
         cross = np.einsum("ik,ik->k", M, pull @ t.T)
-        bend = np.einsum("ik,ik->k", np.square(M), u[:, None] * link.forms(P, t)) + 2 * cross + np.sum(own * pull)
+        bend = (
+            np.einsum("ik,ik->k", np.square(M), u[:, None] * link.forms(P, t))
+            + 2 * cross
+            + np.sum(own * pull)
+        )
         return decrease(slope, bend.astype(np.float64), free_weights)
 
     def weight_quadratic(self):
-        """As `Model.weight_quadratic`; the slope is exact, the curvature takes the mean of the blocks (Equation 3)."""
-        slope = -np.einsum("sk,sk->s", self.R, self.A @ self._solve(self._inside(self.gradient), 10 * self.tol))
+        """As `Model.weight_quadratic`; the slope is exact, the curvature takes the mean of the
+        blocks (Equation 3)."""
+        slope = -np.einsum(
+            "sk,sk->s", self.R, self.A @ self._solve(self._inside(self.gradient), 10 * self.tol)
+        )
         link, u, P, _, AS = self._outer_sample(growth=1.0)
         M = (np.sqrt(u)[:, None] * AS) @ self._precondition(self.A.T).astype(AS.dtype)
         parts = [(M * F).astype(np.float64) for F in link.factors(P, self.R.astype(AS.dtype))]
@@ -347,12 +429,15 @@ class GLM(Model):
         share = self.data.sample_weight[self._sample]
         S = self.X[self._sample]
         if self.narrow:
-            S = np.asfortranarray(np.column_stack([np.full(len(share), self.intercept, S.dtype), dense(S)]))
+            S = np.asfortranarray(
+                np.column_stack([np.full(len(share), self.intercept, S.dtype), dense(S)])
+            )
         return S, (share / share.sum()).astype(self.X.dtype)
 
     def _outer_sample(self, growth=1.1):
-        # Rows on which the curvature of the outer loss is known: (link, weights, means, features, design). For one
-        # output and few features they are as many as features, with the second moments of the sample.
+        # Rows on which the curvature of the outer loss is known: (link, weights, means, features,
+        # design). For one output and few features they are as many as features, with the second
+        # moments of the sample.
         S, u = self._sampled_rows
         if not self.narrow:
             AS = self.design(S)
@@ -363,9 +448,11 @@ class GLM(Model):
             root = np.sqrt(u * self.link.diagonal(self.link.mean(self.Z[self._sample])))[:, None]
             scaled = S * root
             G = (scaled.T @ scaled).astype(np.float64)
-            L, pivots, rank, _ = dpstrf(G, tol=1e-7 * G.diagonal().max(), lower=True)  # G is singular to rounding
+            # G is singular to rounding
+            L, pivots, rank, _ = dpstrf(G, tol=1e-7 * G.diagonal().max(), lower=True)
             root = np.empty((len(G), rank), dtype=np.float64 if few else self.X.dtype)
             root[pivots - 1] = np.tril(L)[:, :rank]
             self._outer = root
-        S, ones = self._outer[1:].T, np.ones(self._outer.shape[1], dtype=self._outer.dtype)
+        S = self._outer[1:].T
+        ones = np.ones(self._outer.shape[1], dtype=self._outer.dtype)
         return SquaredLink(), ones, ones[:, None], S, self.design(S, self._outer[0])

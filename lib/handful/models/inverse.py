@@ -8,11 +8,13 @@ import numpy as np
 from handful.checks import ConvergenceError
 from handful.options import Count, NonNegative, Options, check_options, number
 
-_SAFETY = 1.05  # by which the power iteration may underestimate the largest eigenvalue
+# by which the power iteration may underestimate the largest eigenvalue
+_SAFETY = 1.05
 
 
 class InverseHessian(Options):
-    """Base class: a way to solve ``(H + damping I) v = g``. `Exact` ones are solved by the problem's own means."""
+    """Base class: a way to solve ``(H + damping I) v = g``. `Exact` ones are solved by the
+    problem's own means."""
 
     _: KW_ONLY
     damping: NonNegative = 0.0
@@ -49,8 +51,8 @@ class ConjugateGradients(InverseHessian):
 
     Parameters
     ----------
-    n_steps : int; the paper takes 100. With few steps, directions of small curvature are not yet resolved, which acts
-        like a damping
+    n_steps : int; the paper takes 100. With few steps, directions of small curvature are not yet
+        resolved, which acts like a damping
     damping : added to the Hessian's diagonal
     tol : residual, relative to g and at most 1, at which to stop earlier
     """
@@ -62,8 +64,10 @@ class ConjugateGradients(InverseHessian):
     def solve(self, product, g):
         """As `InverseHessian.solve`; ends early where the Hessian is singular to rounding."""
         product = self._damped(product)
-        v, r = np.zeros_like(g), g.copy()
-        p, square = r.copy(), np.vdot(r, r)
+        v = np.zeros_like(g)
+        r = g.copy()
+        p = r.copy()
+        square = np.vdot(r, r)
         enough = self.tol**2 * square
         for _ in range(self.n_steps):
             if square <= enough:
@@ -81,10 +85,12 @@ class ConjugateGradients(InverseHessian):
 
 
 class NeumannSeries(InverseHessian):
-    """Implicit gradients by the series ``a sum_i (I - a H)^i g`` (Lorraine, Vicol and Duvenaud 2020).
+    """Implicit gradients by the series ``a sum_i (I - a H)^i g`` (Lorraine, Vicol and Duvenaud
+    2020).
 
-    The paper does not give its scale a; here it is one over the largest eigenvalue, from 20 power iterations, so that
-    the series always converges: by the factor ``1 - min / max eigenvalue`` a term, slowly for a small penalty.
+    The paper does not give its scale a; here it is one over the largest eigenvalue, from 20 power
+    iterations, so that the series always converges: by the factor ``1 - min / max eigenvalue`` a
+    term, slowly for a small penalty.
 
     Parameters
     ----------
@@ -99,19 +105,22 @@ class NeumannSeries(InverseHessian):
         product = self._damped(product)
         if not g.any():
             return np.zeros_like(g)
-        largest, direction = 0.0, g / np.linalg.norm(g)
+        largest = 0.0
+        direction = g / np.linalg.norm(g)
         for _ in range(20):
             image = product(direction)
             length = float(np.linalg.norm(image))
             if not 0.0 < length < np.inf:
                 raise ConvergenceError(
-                    f"the Neumann series needs a Hessian that is finite and not zero, but a product with it has length "
+                    "the Neumann series needs a Hessian that is finite and not zero, but a "
+                    "product with it has length "
                     f"{length:.3g}: scale the data, or add a penalty or a damping."
                 )
             largest = max(largest, length)
             direction = image / length
         scale = 1.0 / (_SAFETY * largest)
-        term, total = g.copy(), g.copy()
+        term = g.copy()
+        total = g.copy()
         for _ in range(self.n_terms - 1):
             term = term - scale * product(term)
             total += term
@@ -140,13 +149,17 @@ def named_option(option, value, names, base, example):
     if isinstance(value, str) and value in names:
         value = names[value]()
     if not isinstance(value, base):
-        raise ValueError(f"{option} must be one of {tuple(names)}, or an object such as {example}, got {value!r}.")
+        raise ValueError(
+            f"{option} must be one of {tuple(names)}, or an object such as {example}, got "
+            f"{value!r}."
+        )
     check_options(value)
     return value
 
 
 def as_inverse_hessian(ihvp):
-    """The `InverseHessian` that an option `ihvp` means; None for "auto", which leaves it to the problem.
+    """The `InverseHessian` that an option `ihvp` means; None for "auto", which leaves it to the
+    problem.
 
     Raises
     ------

@@ -9,14 +9,18 @@ from handful.options import Positive, check_options
 
 
 class Joint(Problem):
-    """Two inner problems trained on one coreset, their outer losses added up (Borsos et al. 2024, Section 4.4).
+    """Two inner problems trained on one coreset, their outer losses added up (Borsos et al. 2024,
+    Section 4.4).
 
     Parameters
     ----------
-    problem_a, problem_b : Logistic, LeastSquares or another Problem; one of them may be a Joint again
-    trade_off : weight of b's outer loss beside a's, the paper's lambda; 1 suits losses of the same order
-    alternate : whether forward selection trains and asks one problem a round, in turn, as the paper does for networks
-        (Section 5.2.3), instead of all in every round; their outer losses are then never added up
+    problem_a, problem_b : Logistic, LeastSquares or another Problem; one of them may be a Joint
+        again
+    trade_off : weight of b's outer loss beside a's, the paper's lambda; 1 suits losses of the same
+        order
+    alternate : whether forward selection trains and asks one problem a round, in turn, as the paper
+        does for networks (Section 5.2.3), instead of all in every round; their outer losses are
+        then never added up
 
     Examples
     --------
@@ -56,7 +60,9 @@ class Joint(Problem):
     @property
     def n_rounds(self):
         """As in `Problem`."""
-        return min((p.n_rounds for p in (self.problem_a, self.problem_b) if p.n_rounds), default=None)
+        return min(
+            (p.n_rounds for p in (self.problem_a, self.problem_b) if p.n_rounds), default=None
+        )
 
     def check(self):
         """As `Problem.check`, of both problems, too."""
@@ -71,7 +77,9 @@ class Joint(Problem):
 
     def model(self, rows, rng, **options):
         """As `Problem.model`: a `JointModel`."""
-        models = [problem.model(rows, rng, **options) for problem in (self.problem_a, self.problem_b)]
+        models = [
+            problem.model(rows, rng, **options) for problem in (self.problem_a, self.problem_b)
+        ]
         return JointModel(models, [1.0, self.trade_off], self.alternate)
 
 
@@ -86,9 +94,11 @@ class JointModel(Model):
     """
 
     def __init__(self, models, factors, alternate=False):
-        self.models, self.data = models, models[0].data
+        self.models = models
+        self.data = models[0].data
         self.factors = factors
-        self.alternate, self._round = alternate, 0
+        self.alternate = alternate
+        self._round = 0
 
     @property
     def _asked(self):
@@ -115,11 +125,15 @@ class JointModel(Model):
             getattr(model, name)(*arguments)
 
     def _sum(self, name, *arguments, **options):
-        return sum(factor * getattr(model, name)(*arguments, **options) for model, factor in self._asked)
+        return sum(
+            factor * getattr(model, name)(*arguments, **options) for model, factor in self._asked
+        )
 
     def labels(self):
         """As `Model.labels`, of the first model that has classes."""
-        return next((labels for model in self.models if (labels := model.labels()) is not None), None)
+        return next(
+            (labels for model in self.models if (labels := model.labels()) is not None), None
+        )
 
     def add(self, indices):
         self._each("add", indices)

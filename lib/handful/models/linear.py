@@ -13,18 +13,23 @@ from handful.models.problem import Problem
 from handful.options import number
 from handful.types import Table
 
-# To which inner problems are solved: of one output, as Newton's last step is exact for the asking; of several, for
-# choices and for weights, where more digits change no choice that matters and lower no loss.
-TOL, SELECTION_TOL, WEIGHTS_TOL = 1e-7, 1e-3, 1e-4
+# To which inner problems are solved: of one output, as Newton's last step is exact for the asking;
+# of several, for choices and for weights, where more digits change no choice that matters and lower
+# no loss.
+TOL = 1e-7
+SELECTION_TOL = 1e-3
+WEIGHTS_TOL = 1e-4
 UNIQUE = "without a penalty the inner problem of a small coreset has no unique solution"
-SOFT_TOLERANCE = 1e-4  # by which the sum of soft targets may miss one: float16 probabilities do, by rounding
+# by which the sum of soft targets may miss one: float16 probabilities do, by rounding
+SOFT_TOLERANCE = 1e-4
 
 
 class LinearProblem(Problem):
     """Mean weighted loss of a linear model plus ``l2 / 2 * |coefficients|^2``.
 
     With weights that add up to n this is scikit-learn's problem at ``C = 1 / (l2 * n)``
-    (`LogisticRegression`) or ``alpha = l2 * n`` (`Ridge`), on the full data and on the coreset alike.
+    (`LogisticRegression`) or ``alpha = l2 * n`` (`Ridge`), on the full data and on the coreset
+    alike.
     """
 
     l2: Annotated[float, number(above=0, why=UNIQUE)] = 1e-2
@@ -34,8 +39,12 @@ class LinearProblem(Problem):
 
     takes_sparse = True
     _elsewhere = {
-        "C": "of n rows, or of rows whose weights add up to n, a C of scikit-learn is l2 = 1 / (C n)",
-        "alpha": "of n rows, or of rows whose weights add up to n, an alpha of Ridge is l2 = alpha / n",
+        "C": (
+            "of n rows, or of rows whose weights add up to n, a C of scikit-learn is l2 = 1 / (C n)"
+        ),
+        "alpha": (
+            "of n rows, or of rows whose weights add up to n, an alpha of Ridge is l2 = alpha / n"
+        ),
     }
 
     def link(self, n_outputs):
@@ -59,8 +68,8 @@ class LinearProblem(Problem):
 
         Parameters
         ----------
-        n : the number of rows of the full data set, or their total sample_weight: the weights of a coreset add up to
-            it, so that the same trainer suits all rows and the coreset
+        n : the number of rows of the full data set, or their total sample_weight: the weights of a
+            coreset add up to it, so that the same trainer suits all rows and the coreset
 
         Raises
         ------
@@ -70,24 +79,28 @@ class LinearProblem(Problem):
         check_number("n", n, above=0)
         if self.fit_intercept and self.penalise_intercept:
             raise ValueError(
-                "scikit-learn's linear models do not penalise their intercept: give penalise_intercept=False, or "
+                "scikit-learn's linear models do not penalise their intercept: give "
+                "penalise_intercept=False, or "
                 "fit_intercept=False with a column of ones in X."
             )
         return self._trainer(self.l2 * float(n))
 
 
 class Logistic(LinearProblem):
-    """Logistic regression, binary or multinomial as the labels are (Borsos et al. 2024, Sections 5.1 and 5.2.2).
+    """Logistic regression, binary or multinomial as the labels are (Borsos et al. 2024, Sections
+    5.1 and 5.2.2).
 
     Targets may be soft: a matrix, shape (n, classes), of rows that add up to one.
 
     Parameters
     ----------
-    l2 : strength of the penalty ``l2 / 2 * |coefficients|^2`` beside the mean loss; the paper: .01 as weight decay.
-        For n rows, ``C`` of scikit-learn's `LogisticRegression` is ``l2 = 1 / (C * n)``
+    l2 : strength of the penalty ``l2 / 2 * |coefficients|^2`` beside the mean loss; the paper: .01
+        as weight decay. For n rows, ``C`` of scikit-learn's `LogisticRegression` is ``l2 = 1 / (C *
+        n)``
     fit_intercept : whether the model has an intercept
-    penalise_intercept : whether the penalty covers it, as in the authors' code. False is scikit-learn's
-        `LogisticRegression`. Select with the problem that trains: binary coresets notice the difference.
+    penalise_intercept : whether the penalty covers it, as in the authors' code. False is
+        scikit-learn's `LogisticRegression`. Select with the problem that trains: binary coresets
+        notice the difference.
 
     Examples
     --------
@@ -110,17 +123,20 @@ class Logistic(LinearProblem):
         return LogisticLink() if n_outputs == 1 else SoftmaxLink()
 
     def _trainer(self, strength):
-        from sklearn.linear_model import LogisticRegression  # here, as importing it takes a while
+        # here, as importing it takes a while
+        from sklearn.linear_model import LogisticRegression
 
         return LogisticRegression(C=1 / strength, fit_intercept=self.fit_intercept, max_iter=1000)
 
     def encode(self, y: Table) -> Any:
-        """Two classes as a column of 0 and 1, in the order of `numpy.unique`; more as a column each; soft targets too.
+        """Two classes as a column of 0 and 1, in the order of `numpy.unique`; more as a column
+        each; soft targets too.
 
         Raises
         ------
         ValueError
-            for less than two classes, and for soft targets that are negative or do not add up to one
+            for less than two classes, and for soft targets that are negative or do not add up to
+            one
         """
         y = np.asarray(y)
         if y.ndim == 2:
@@ -140,10 +156,13 @@ class Logistic(LinearProblem):
 
 
 def soft_targets(y):
-    """Rows of probabilities in float64, shape (n, classes); ValueError unless they are, to rounding."""
+    """Rows of probabilities in float64, shape (n, classes); ValueError unless they are, to
+    rounding."""
     y = y.astype(np.float64)
     if y.shape[1] < 2:
-        raise ValueError(f"soft targets need a column for each of at least 2 classes, got shape {y.shape}.")
+        raise ValueError(
+            f"soft targets need a column for each of at least 2 classes, got shape {y.shape}."
+        )
     if y.min() < 0.0:
         row = int(np.argmin(y.min(axis=1)))
         raise ValueError(f"soft targets must not be negative, got {y[row].min():.3g} in row {row}.")
@@ -151,7 +170,8 @@ def soft_targets(y):
     if off.max() > SOFT_TOLERANCE:
         row = int(np.argmax(off))
         raise ValueError(
-            f"soft targets must add up to one in every row, got {y[row].sum():.6g} in row {row}: divide each row by "
+            f"soft targets must add up to one in every row, got {y[row].sum():.6g} in row {row}: "
+            "divide each row by "
             "its sum."
         )
     return y / y.sum(axis=1, keepdims=True)
@@ -162,8 +182,8 @@ class LeastSquares(LinearProblem):
 
     Parameters
     ----------
-    l2, fit_intercept, penalise_intercept : as in `Logistic`. For n rows, ``alpha`` of scikit-learn's `Ridge` is
-        ``l2 = alpha / n``
+    l2, fit_intercept, penalise_intercept : as in `Logistic`. For n rows, ``alpha`` of
+        scikit-learn's `Ridge` is ``l2 = alpha / n``
 
     Examples
     --------
@@ -191,7 +211,8 @@ class LeastSquares(LinearProblem):
         return Ridge(alpha=strength, fit_intercept=self.fit_intercept)
 
     def encode(self, y: Table) -> Any:
-        """Targets as a column of float64; ValueError unless they are numbers whose squares do not overflow."""
+        """Targets as a column of float64; ValueError unless they are numbers whose squares do not
+        overflow."""
         return check_vector(y, "y")[:, None]
 
 
@@ -229,4 +250,5 @@ class Poisson(LinearProblem):
     def _trainer(self, strength):
         from sklearn.linear_model import PoissonRegressor
 
-        return PoissonRegressor(alpha=self.l2, fit_intercept=self.fit_intercept, max_iter=1000)  # beside the mean loss
+        # beside the mean loss
+        return PoissonRegressor(alpha=self.l2, fit_intercept=self.fit_intercept, max_iter=1000)

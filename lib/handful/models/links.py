@@ -1,11 +1,13 @@
-"""Losses of generalised linear models with their canonical link: of logits ``Z``, targets ``Y`` and means ``P``, all of
-shape (n, K). The derivative of a row's loss by its logits is ``P - Y``, the second derivative C depends on P alone."""
+"""Losses of generalised linear models with their canonical link: of logits ``Z``, targets ``Y`` and
+means ``P``, all of shape (n, K). The derivative of a row's loss by its logits is ``P - Y``, the
+second derivative C depends on P alone."""
 
 import numpy as np
 
 
 class Link:
-    """Base class, of losses of one logit: their `curvature` is a number a row. `SoftmaxLink` has more logits."""
+    """Base class, of losses of one logit: their `curvature` is a number a row. `SoftmaxLink` has
+    more logits."""
 
     def mean(self, Z):
         """Means for logits."""
@@ -20,7 +22,8 @@ class Link:
         raise NotImplementedError
 
     def derivatives(self, Z, Y):
-        """First and second derivatives of every row's loss by its logits, shapes (n, K) and (n, K, K)."""
+        """First and second derivatives of every row's loss by its logits, shapes (n, K) and (n, K,
+        K)."""
         P = self.mean(Z)
         return P - Y, self.hessians(P)
 
@@ -43,7 +46,8 @@ class Link:
         return self.curvature(P) @ (T * T).T
 
     def factors(self, P, T):
-        """K matrices F, shape (n, k), whose products ``F[i, k] F[i, l]`` add up to ``t_k' C_i t_l``."""
+        """K matrices F, shape (n, k), whose products ``F[i, k] F[i, l]`` add up to ``t_k' C_i
+        t_l``."""
         yield np.sqrt(self.curvature(P)) @ T.T
 
 
@@ -88,7 +92,8 @@ class PoissonLink(Link):
 
     def mean(self, Z):
         """As `Link.mean`."""
-        return np.exp(np.minimum(Z, 80))  # float32 ends at exp(88)
+        # float32 ends at exp(88)
+        return np.exp(np.minimum(Z, 80))
 
     def loss(self, Z, Y):
         """As `Link.loss`, without the logarithm of the factorial."""
@@ -116,7 +121,8 @@ class SoftmaxLink(Link):
     def curve(self, P, D):
         """As `Link.curve`."""
         PD = P * D
-        PD -= P * (PD @ np.ones((P.shape[1], 1), P.dtype))  # a product, as sums along short rows take longer
+        # a product, as sums along short rows take longer
+        PD -= P * (PD @ np.ones((P.shape[1], 1), P.dtype))
         return PD
 
     def diagonal(self, P):
@@ -135,7 +141,8 @@ class SoftmaxLink(Link):
 
 
 def _exponentials(Z):
-    # exp(Z - top) and top = max Z of every row, class by class in memory: sums along short rows take longer
+    # exp(Z - top) and top = max Z of every row, class by class in memory: sums along short rows
+    # take longer
     Z = np.ascontiguousarray(Z.T)
     top = Z.max(axis=0)
     E = Z - top

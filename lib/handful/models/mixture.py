@@ -16,38 +16,45 @@ from handful.options import Count, number
 from handful.types import Seed
 
 MAX_EM = 2000
-EM_TOL = 1e-7  # nats of the mean loss by which a step of EM must improve; Newton's method does the rest
+# nats of the mean loss by which a step of EM must improve; Newton's method does the rest
+EM_TOL = 1e-7
 MAX_NEWTON = 50
-SINGULAR = 1e-13  # of the variance of X: what the penalty must add to a covariance
-NEWTON_TOL = 1e-12  # nats that a further Newton step would gain
+# of the variance of X: what the penalty must add to a covariance
+SINGULAR = 1e-13
+# nats that a further Newton step would gain
+NEWTON_TOL = 1e-12
 ENOUGH = "without it the covariance of a component with few points is singular"
-ENTRIES = 1 << 20  # of an array over starts or rows, components and features
+# of an array over starts or rows, components and features
+ENTRIES = 1 << 20
 
 
 class GaussianMixture(Problem):
-    """Mixture of Gaussians with full covariances (Borsos et al. 2024, Section 5.2.1), for data without labels.
+    """Mixture of Gaussians with full covariances (Borsos et al. 2024, Section 5.2.1), for data
+    without labels.
 
-    The loss of a row is its negative log-likelihood, ``-log sum_j pi_j N(x | mu_j, Sigma_j)``. The inner problem is
-    solved by EM on the weighted rows, then by Newton's method, so that implicit gradients are exact. A penalty keeps
-    covariances of few points away from singular: every component counts as if it had seen a further share `prior` of
-    the data, spread about its mean with variance `prior_variance` (an inverse Wishart and a Dirichlet prior).
+    The loss of a row is its negative log-likelihood, ``-log sum_j pi_j N(x | mu_j, Sigma_j)``. The
+    inner problem is solved by EM on the weighted rows, then by Newton's method, so that implicit
+    gradients are exact. A penalty keeps covariances of few points away from singular: every
+    component counts as if it had seen a further share `prior` of the data, spread about its mean
+    with variance `prior_variance` (an inverse Wishart and a Dirichlet prior).
 
     Parameters
     ----------
     n_components : number of Gaussians k
     prior : share of the data that the penalty counts for in each component, positive
-    prior_variance : variance of those, in squared units of X, in every direction; 1 suits standardised features
+    prior_variance : variance of those, in squared units of X, in every direction; 1 suits
+        standardised features
     n_init : k-means++ starts, of which the best is kept, where there is no warm start
     random_state : int, of these starts
 
     Notes
     -----
-    The parameters `theta`, shape (p,) with p = k - 1 + k (d + d (d + 1) / 2), are the logits of the first k - 1 mixture
-    weights against the last, then for each component its mean and the lower triangle of L (row by row), where
-    ``L L'`` is the precision matrix. `unpack` translates.
+    The parameters `theta`, shape (p,) with p = k - 1 + k (d + d (d + 1) / 2), are the logits of the
+    first k - 1 mixture weights against the last, then for each component its mean and the lower
+    triangle of L (row by row), where ``L L'`` is the precision matrix. `unpack` translates.
 
-    The loss has many local minima. `solve` takes the best that EM reaches from several starts, so that a coreset is
-    selected for a trainer who does the same.
+    The loss has many local minima. `solve` takes the best that EM reaches from several starts, so
+    that a coreset is selected for a trainer who does the same.
 
     Examples
     --------
@@ -75,7 +82,8 @@ class GaussianMixture(Problem):
     def _parts(self, theta, d):
         # log mixture weights (k,), means (k, d) and lower triangular precision factors (k, d, d)
         k = self.n_components
-        blocks, factors = np.reshape(theta[k - 1 :], (k, -1)), np.zeros((k, d, d))
+        blocks = np.reshape(theta[k - 1 :], (k, -1))
+        factors = np.zeros((k, d, d))
         factors[:, *np.tril_indices(d)] = blocks[:, d:]
         return log_softmax(np.append(theta[: k - 1], 0.0)), blocks[:, :d], factors
 
@@ -96,12 +104,17 @@ class GaussianMixture(Problem):
         X = np.asarray(X, dtype=np.float64)
         log_pi, means, factors = self._parts(theta, X.shape[1])
         parts = np.array_split(X, 1 + X.size * self.n_components // ENTRIES)
-        return np.concatenate([_responsibilities(part - means[:, None], log_pi, factors)[1] for part in parts])
+        return np.concatenate(
+            [_responsibilities(part - means[:, None], log_pi, factors)[1] for part in parts]
+        )
 
     def _components(self, theta, X):
-        # For each component j: which entries of theta it depends on, the gradient (n, .) of c_j = -log pi_j N(x | j) by
-        # them, the posterior probabilities r_j of the rows, (n,), and what `_curvature` needs.
-        (log_pi, means, factors), (k, d) = self._parts(theta, X.shape[1]), (self.n_components, X.shape[1])
+        # For each component j: which entries of theta it depends on, the gradient (n, .) of c_j =
+        # -log pi_j N(x | j) by them, the posterior probabilities r_j of the rows, (n,), and what
+        # `_curvature` needs.
+        (log_pi, means, factors) = self._parts(theta, X.shape[1])
+        k = self.n_components
+        d = X.shape[1]
         rows, columns = np.tril_indices(d)
         R, _ = _responsibilities(X - means[:, None], log_pi, factors)
         for j, (mean, L) in enumerate(zip(means, factors)):
@@ -120,16 +133,21 @@ class GaussianMixture(Problem):
         return gradients
 
     def _hessians(self, theta, X, weights):
-        # Hessians of weighted sums of losses, (b, p, p), of b groups of as many rows; weights are (b, rows). A row has
-        # sum_j r_j (c_j'' - c_j' c_j'^T) + l' l'^T, with the gradient l'.
-        k, b = self.n_components, len(weights)
-        H, slopes = np.zeros((b, len(theta), len(theta))), np.zeros((len(X), len(theta)))
+        # Hessians of weighted sums of losses, (b, p, p), of b groups of as many rows; weights are
+        # (b, rows). A row has sum_j r_j (c_j'' - c_j' c_j'^T) + l' l'^T, with the gradient l'.
+        k = self.n_components
+        b = len(weights)
+        H = np.zeros((b, len(theta), len(theta)))
+        slopes = np.zeros((len(X), len(theta)))
         pi = np.exp(self._parts(theta, X.shape[1])[0][:-1])
         for at, by, r, x, L in self._components(theta, X):
             slopes[:, at] += r[:, None] * by
-            share, by = weights * r.reshape(b, -1), by.reshape(b, -1, len(at))
+            share = weights * r.reshape(b, -1)
+            by = by.reshape(b, -1, len(at))
             own = -by.transpose(0, 2, 1) @ (share[:, :, None] * by)
-            own[:, : k - 1, : k - 1] += share.sum(axis=1)[:, None, None] * (np.diag(pi) - np.outer(pi, pi))
+            own[:, : k - 1, : k - 1] += share.sum(axis=1)[:, None, None] * (
+                np.diag(pi) - np.outer(pi, pi)
+            )
             own[:, k - 1 :, k - 1 :] += _curvature(share, x.reshape(b, -1, x.shape[1]), L)
             H[:, at[:, None], at] += own
         slopes = slopes.reshape(b, -1, len(theta))
@@ -153,7 +171,9 @@ class GaussianMixture(Problem):
 
     def _penalty(self, log_pi, factors):
         spread = 0.5 * self.prior_variance * (factors**2).sum(axis=(-3, -2, -1))
-        return self.prior * (spread - np.log(_diagonals(factors)).sum(axis=(-2, -1)) - log_pi.sum(axis=-1))
+        return self.prior * (
+            spread - np.log(_diagonals(factors)).sum(axis=(-2, -1)) - log_pi.sum(axis=-1)
+        )
 
     def _penalty_gradient(self, theta, d):
         log_pi, _, factors = self._parts(theta, d)
@@ -177,7 +197,8 @@ class GaussianMixture(Problem):
 
         Returns
         -------
-        theta : shape (p,), the best local minimum that EM reaches from `start` and from `n_init` k-means++ starts
+        theta : shape (p,), the best local minimum that EM reaches from `start` and from `n_init`
+            k-means++ starts
 
         Raises
         ------
@@ -188,36 +209,54 @@ class GaussianMixture(Problem):
         spread = float(weights @ ((X - weights @ X) ** 2).sum(axis=1))
         if not self.prior * self.prior_variance > SINGULAR * spread:
             raise ConvergenceError(
-                f"covariances may be singular to rounding, with prior={self.prior:g} and prior_variance="
-                f"{self.prior_variance:g} beside a variance of X of {spread:.3g}: raise them, or scale X."
+                f"covariances may be singular to rounding, with prior={self.prior:g} and "
+                "prior_variance="
+                f"{self.prior_variance:g} beside a variance of X of {spread:.3g}: raise them, or "
+                "scale X."
             )
-        rng, k = as_generator(self.random_state), self.n_components
-        R = np.array([np.arange(k)[:, None] == self._labels(X, weights, rng) for _ in range(self.n_init)])
-        step = 1 + ENTRIES // (k * X.size)  # starts at a time
-        means = np.tile(weights @ X, (self.n_init, k, 1))  # where components stay that get no point
-        results = [self._em(X, weights, R[i : i + step], means[i : i + step]) for i in range(0, len(R), step)]
+        rng = as_generator(self.random_state)
+        k = self.n_components
+        R = np.array(
+            [np.arange(k)[:, None] == self._labels(X, weights, rng) for _ in range(self.n_init)]
+        )
+        # starts at a time
+        step = 1 + ENTRIES // (k * X.size)
+        # where components stay that get no point
+        means = np.tile(weights @ X, (self.n_init, k, 1))
+        results = [
+            self._em(X, weights, R[i : i + step], means[i : i + step])
+            for i in range(0, len(R), step)
+        ]
         if start is not None:
             results.append(self._em_from(X, weights, start))
         return self._polish(X, weights, min(results, key=lambda result: result[0])[1])
 
     def _labels(self, X, weights, rng):
-        from sklearn.cluster import kmeans_plusplus  # here, as importing it takes a while
+        # here, as importing it takes a while
+        from sklearn.cluster import kmeans_plusplus
 
         present = np.flatnonzero(weights)
         k = min(self.n_components, len(present))
         seed = int(rng.integers(MAX_SEED))
-        centers, _ = kmeans_plusplus(X[present], k, sample_weight=weights[present], random_state=seed, n_local_trials=1)
+        centers, _ = kmeans_plusplus(
+            X[present], k, sample_weight=weights[present], random_state=seed, n_local_trials=1
+        )
         return pairwise_distances_argmin(X, centers)
 
     def _em_from(self, X, weights, theta):
         log_pi, means, factors = self._parts(theta, X.shape[1])
         R, losses = _responsibilities(X - means[:, None], log_pi, factors)
-        return self._em(X, weights, R[None], means[None], weights @ losses + self._penalty(log_pi, factors))
+        return self._em(
+            X, weights, R[None], means[None], weights @ losses + self._penalty(log_pi, factors)
+        )
 
     def _em(self, X, weights, R, means, value=np.inf):
-        # The best (penalised loss, theta) to which EM leads from responsibilities (starts, k, n), with the means that
-        # components keep where they have no point, (starts, k, d), and the penalised loss there.
-        k, prior, best = self.n_components, self.prior, (np.inf, None)
+        # The best (penalised loss, theta) to which EM leads from responsibilities (starts, k, n),
+        # with the means that components keep where they have no point, (starts, k, d), and the
+        # penalised loss there.
+        k = self.n_components
+        prior = self.prior
+        best = (np.inf, None)
         for step in range(MAX_EM):
             share = R * weights
             mass = share.sum(axis=2)
@@ -235,7 +274,9 @@ class GaussianMixture(Problem):
                 j = np.argmin(np.where(going_on, np.inf, new))
                 if new[j] < best[0]:
                     best = new[j], _theta_of(log_pi[j], means[j], factors[j])
-                R, means, new = R[going_on], means[going_on], new[going_on]
+                R = R[going_on]
+                means = means[going_on]
+                new = new[going_on]
                 if not len(new):
                     break
             value = new
@@ -252,21 +293,28 @@ class GaussianMixture(Problem):
         # Newton's method from where EM slowed down, and away from saddle points, where EM stays.
         def expansion(theta):
             slope = weights @ self.gradients(theta, X) + self._penalty_gradient(theta, X.shape[1])
-            return -bordered(self._objective(theta, X, weights), slope, -self.hessian(theta, X, None, weights))
+            return -bordered(
+                self._objective(theta, X, weights), slope, -self.hessian(theta, X, None, weights)
+            )
 
         for _ in range(MAX_NEWTON):
             with suppress(ConvergenceError):
                 theta = newton(expansion, theta, enough=NEWTON_TOL)[1]
             value = self._objective(theta, X, weights)
             least, downhill = eigh(self.hessian(theta, X, None, weights), subset_by_index=[0, 0])
-            new, trial = (value, theta) if least > 0 else self._leave_saddle(X, weights, theta, value, downhill[:, 0])
+            new, trial = (
+                (value, theta)
+                if least > 0
+                else self._leave_saddle(X, weights, theta, value, downhill[:, 0])
+            )
             if not new < value:
                 break
             theta = trial
         return theta
 
     def _leave_saddle(self, X, weights, theta, value, direction):
-        # The lowest of here and of where EM leads from either side along a direction of negative curvature.
+        # The lowest of here and of where EM leads from either side along a direction of negative
+        # curvature.
         results = [(value, theta)]
         for side in (direction, -direction):
             length = 1.0
@@ -289,17 +337,21 @@ def _diagonals(factors):
 
 
 def _precision_factors(covariances):
-    # Lower triangular L with L L' the inverse. The covariance is U U' with U upper triangular: Cholesky's factor of the
-    # matrix with rows and columns reversed.
+    # Lower triangular L with L L' the inverse. The covariance is U U' with U upper triangular:
+    # Cholesky's factor of the matrix with rows and columns reversed.
     upper = np.linalg.cholesky(covariances[..., ::-1, ::-1])[..., ::-1, ::-1]
     return np.tril(np.linalg.inv(upper).swapaxes(-1, -2))
 
 
 def _responsibilities(centred, log_pi, factors):
-    # Posterior probabilities of the components, (..., k, n), and losses of the rows, (..., n), where `centred`,
-    # (..., k, n, d), are the rows less each mean.
+    # Posterior probabilities of the components, (..., k, n), and losses of the rows, (..., n),
+    # where `centred`, (..., k, n, d), are the rows less each mean.
     U = centred @ factors
-    logs = log_pi + np.log(_diagonals(factors)).sum(axis=-1) - 0.5 * centred.shape[-1] * np.log(2.0 * np.pi)
+    logs = (
+        log_pi
+        + np.log(_diagonals(factors)).sum(axis=-1)
+        - 0.5 * centred.shape[-1] * np.log(2.0 * np.pi)
+    )
     logs = logs[..., None] - 0.5 * np.einsum("...d,...d->...", U, U)
     top = logs.max(axis=-2, keepdims=True)
     R = np.exp(logs - top)
@@ -308,8 +360,9 @@ def _responsibilities(centred, log_pi, factors):
 
 
 def _curvature(share, x, L):
-    # Second derivative of sum_i share_i (1/2 |L' x_i|^2 - log |L|) by the mean and the lower triangle of L, (b, q, q),
-    # of b groups of centred rows: share (b, n), x (b, n, d). Moments of the rows are enough.
+    # Second derivative of sum_i share_i (1/2 |L' x_i|^2 - log |L|) by the mean and the lower
+    # triangle of L, (b, q, q), of b groups of centred rows: share (b, n), x (b, n, d). Moments of
+    # the rows are enough.
     d = len(L)
     rows, columns = np.tril_indices(d)
     mass = share.sum(axis=1)[:, None, None]
@@ -317,7 +370,9 @@ def _curvature(share, x, L):
     second = (share[:, :, None] * x).transpose(0, 2, 1) @ x
     H = np.empty((len(x), d + len(rows), d + len(rows)))
     H[:, :d, :d] = mass * (L @ L.T)
-    H[:, :d, d:] = -L[:, columns] * first[:, :, rows] - np.eye(d)[:, rows] * (first @ L)[:, :, columns]
+    H[:, :d, d:] = (
+        -L[:, columns] * first[:, :, rows] - np.eye(d)[:, rows] * (first @ L)[:, :, columns]
+    )
     H[:, d:, :d] = H[:, :d, d:].transpose(0, 2, 1)
     H[:, d:, d:] = second[:, rows[:, None], rows] * (columns[:, None] == columns)
     H[:, d:, d:] += mass * np.diag(np.diag(1.0 / np.diag(L) ** 2)[rows, columns])

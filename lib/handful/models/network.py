@@ -15,23 +15,29 @@ from handful.models.problem import Problem
 from handful.models.torch_model import NetworkModel
 from handful.options import Count, CountOrZero, check_options, number
 
-DEFAULT_STEPS = 200, 2000  # least and most minibatches of a training without a TrainConfig
+# least and most minibatches of a training without a TrainConfig
+DEFAULT_STEPS = 200, 2000
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How a network is trained on the chosen rows. The defaults are the paper's for WideResNet-16-4 (Section 5.2.3).
+    """How a network is trained on the chosen rows. The defaults are the paper's for WideResNet-16-4
+    (Section 5.2.3).
 
     Attributes
     ----------
-    n_steps : int, minibatches, whatever the number of rows; the paper's 300 n / m epochs are a fixed number of steps
+    n_steps : int, minibatches, whatever the number of rows; the paper's 300 n / m epochs are a
+        fixed number of steps
     batch_size : int; fewer rows than that are one minibatch
     learning_rate : float, at the start; it falls to zero along half a cosine
     momentum : float, of SGD (Nesterov's)
-    weight_decay : float, the penalty ``weight_decay / 2 |theta|^2`` on all parameters, also in implicit gradients
+    weight_decay : float, the penalty ``weight_decay / 2 |theta|^2`` on all parameters, also in
+        implicit gradients
     optimiser : "sgd" or "adam"
-    augment : function ``(X, generator) -> X`` of a minibatch and a torch Generator of the CPU, or None
-    bfloat16 : bool, whether to train in mixed precision; implicit gradients stay in the network's own
+    augment : function ``(X, generator) -> X`` of a minibatch and a torch Generator of the CPU, or
+        None
+    bfloat16 : bool, whether to train in mixed precision; implicit gradients stay in the network's
+        own
     """
 
     n_steps: Count = 2000
@@ -46,44 +52,54 @@ class TrainConfig:
     def optimiser_of(self, parameters):
         """The torch optimiser of some parameters."""
         if self.optimiser == "adam":
-            return torch.optim.Adam(parameters, lr=self.learning_rate, weight_decay=self.weight_decay)
+            return torch.optim.Adam(
+                parameters, lr=self.learning_rate, weight_decay=self.weight_decay
+            )
         momentum = dict(momentum=self.momentum, nesterov=self.momentum > 0)
-        return torch.optim.SGD(parameters, lr=self.learning_rate, weight_decay=self.weight_decay, **momentum)
+        return torch.optim.SGD(
+            parameters, lr=self.learning_rate, weight_decay=self.weight_decay, **momentum
+        )
 
 
 class Network(Problem):
-    """A torch network as inner problem of `BilevelCoreset` (Borsos et al. 2024, Sections 3.5.1 and 5.2.3).
+    """A torch network as inner problem of `BilevelCoreset` (Borsos et al. 2024, Sections 3.5.1 and
+    5.2.3).
 
-    Each round trains the network from scratch on the points chosen so far, solves ``H v = grad g`` by a Neumann series
-    (``ihvp="auto"``) or conjugate gradients on minibatches, and takes the points of the smallest implicit gradient.
-    Row scores ``grad l_k' v`` are directional derivatives: one pass in forward mode over all rows, no gradient per row.
+    Each round trains the network from scratch on the points chosen so far, solves ``H v = grad g``
+    by a Neumann series (``ihvp="auto"``) or conjugate gradients on minibatches, and takes the
+    points of the smallest implicit gradient. Row scores ``grad l_k' v`` are directional
+    derivatives: one pass in forward mode over all rows, no gradient per row.
 
     Selection is forward, with equal weights and the linear rule:
     ``BilevelCoreset(Network(module), size=1000, strategy=Forward(batch_size=100, n_start=200))``.
 
     Parameters
     ----------
-    module : torch.nn.Module that takes rows as they lie in X, shape (batch, d), so that one for images begins with
-        `torch.nn.Unflatten`; each training begins at a copy of it as it is now. Or a function without arguments that
-        makes one, called anew in every round
-    loss : function ``(outputs, targets) -> losses``, shape (batch,). None: cross-entropy, where y holds classes or
-        rows of probabilities
-    train : TrainConfig. None: its defaults, but with one step for every five rows of the data, at least 200 and at most
-        the paper's 2,000 steps
-    curvature : "gauss-newton", never negative, so that both iterations converge; "hessian", the paper's, which may be
-        indefinite: conjugate gradients then stop, the Neumann series may diverge, which is an error
+    module : torch.nn.Module that takes rows as they lie in X, shape (batch, d), so that one for
+        images begins with `torch.nn.Unflatten`; each training begins at a copy of it as it is now.
+        Or a function without arguments that makes one, called anew in every round
+    loss : function ``(outputs, targets) -> losses``, shape (batch,). None: cross-entropy, where y
+        holds classes or rows of probabilities
+    train : TrainConfig. None: its defaults, but with one step for every five rows of the data, at
+        least 200 and at most the paper's 2,000 steps
+    curvature : "gauss-newton", never negative, so that both iterations converge; "hessian", the
+        paper's, which may be indefinite: conjugate gradients then stop, the Neumann series may
+        diverge, which is an error
     curvature_batch_size : int, chosen rows in the minibatch of one Hessian-vector product
-    batch_size : int, rows that passes for scores and gradients read at a time; training has its own in `train`
+    batch_size : int, rows that passes for scores and gradients read at a time; training has its own
+        in `train`
     device : of torch, such as "cuda"; None is the CPU
-    random_state : int, from which every round derives the seeds of its initial weights and minibatches
+    random_state : int, from which every round derives the seeds of its initial weights and
+        minibatches
 
     Raises
     ------
     ValueError
-        if the module does not take rows of X's shape, module, loss and targets do not suit each other, or X has entries
-        beyond the module's type
+        if the module does not take rows of X's shape, module, loss and targets do not suit each
+        other, or X has entries beyond the module's type
     ConvergenceError
-        if training ends in a loss that is not finite, the Neumann series diverges, or scores are not finite
+        if training ends in a loss that is not finite, the Neumann series diverges, or scores are
+        not finite
 
     Examples
     --------
@@ -121,9 +137,13 @@ class Network(Problem):
         """As `Problem.check`."""
         check_options(self)
         if not callable(self.module):
-            raise ValueError(f"module must be a torch module or a function that makes one, got {self.module!r}.")
+            raise ValueError(
+                f"module must be a torch module or a function that makes one, got {self.module!r}."
+            )
         if not (self.loss is None or callable(self.loss)):
-            raise ValueError(f"loss must be a function (outputs, targets) -> losses, or None, got {self.loss!r}.")
+            raise ValueError(
+                f"loss must be a function (outputs, targets) -> losses, or None, got {self.loss!r}."
+            )
         if not isinstance(self.training(), TrainConfig):
             raise ValueError(f"train must be a TrainConfig or None, got {self.train!r}.")
         check_options(self.training())
@@ -133,31 +153,42 @@ class Network(Problem):
         return TrainConfig() if self.train is None else self.train
 
     def encode(self, y):
-        """Classes as integers in the order of `numpy.unique`; rows of probabilities and others as floats.
+        """Classes as integers in the order of `numpy.unique`; rows of probabilities and others as
+        floats.
 
         Raises
         ------
         ValueError
-            for rows of probabilities that are negative or do not add up to one, for numbers that are no classes where
-            there is no loss, and for words beside a loss
+            for rows of probabilities that are negative or do not add up to one, for numbers that
+            are no classes where there is no loss, and for words beside a loss
         """
         y = np.asarray(y)
         if self.loss is None:
             if y.ndim == 1 and (kind := type_of_target(y)).startswith("continuous"):
                 raise ValueError(
-                    f"Unknown label type: {kind}. Without a loss, Network needs y to hold classes; for a regression "
+                    f"Unknown label type: {kind}. Without a loss, Network needs y to hold classes; "
+                    "for a regression "
                     "give one: loss=lambda outputs, targets: (outputs[:, 0] - targets) ** 2."
                 )
-            return np.unique(y, return_inverse=True)[1] if y.ndim == 1 else soft_targets(y).astype(np.float32)
+            return (
+                np.unique(y, return_inverse=True)[1]
+                if y.ndim == 1
+                else soft_targets(y).astype(np.float32)
+            )
         if y.dtype.kind not in "biuf":
-            raise ValueError(f"a loss of your own takes numbers as y, got {y.dtype}: encode the labels.")
+            raise ValueError(
+                f"a loss of your own takes numbers as y, got {y.dtype}: encode the labels."
+            )
         return y.astype(np.float32) if y.dtype.kind == "f" else y
 
     def model(self, rows, rng, *, ihvp=None, weighted=False):
         """An empty `NetworkModel`."""
-        problem, rows = copy(self), rows.encoded(self)
+        problem = copy(self)
+        rows = rows.encoded(self)
         if self.train is None:
-            problem.train = TrainConfig(n_steps=int(np.clip(len(rows.sample_weight) // 5, *DEFAULT_STEPS)))
+            problem.train = TrainConfig(
+                n_steps=int(np.clip(len(rows.sample_weight) // 5, *DEFAULT_STEPS))
+            )
         return NetworkModel(problem, rows, ihvp)
 
     def fit_module(self, X, y, rng, watch=None):
@@ -175,30 +206,38 @@ class Network(Problem):
         """
         config = self.training()
         generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
-        size, device = min(config.batch_size, len(X)), torch.device(self.device or "cpu")
+        size = min(config.batch_size, len(X))
+        device = torch.device(self.device or "cpu")
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            torch.manual_seed(int(rng.integers(2**63)))  # of the initial weights and dropout
+            # of the initial weights and dropout
+            torch.manual_seed(int(rng.integers(2**63)))
             module = self.make_module().train()
             X = self.in_type_of(module, X)
             optimiser = config.optimiser_of(module.parameters())
             schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, config.n_steps)
             order = np.empty(0, np.intp)
             for step in range(config.n_steps):
-                if len(order) < size:  # rows left of an epoch begin the next: minibatches have one size
+                # rows left of an epoch begin the next: minibatches have one size
+                if len(order) < size:
                     order = np.concatenate([order, rng.permutation(len(X))])
-                batch, order = torch.from_numpy(order[:size]).to(X.device), order[size:]
+                batch = torch.from_numpy(order[:size]).to(X.device)
+                order = order[size:]
                 rows = X[batch] if config.augment is None else config.augment(X[batch], generator)
                 with torch.autocast(device.type, torch.bfloat16, enabled=config.bfloat16):
                     losses = (
-                        self.row_losses(module(rows), y[batch]) if step else self.first_losses(module, rows, y[batch])
+                        self.row_losses(module(rows), y[batch])
+                        if step
+                        else self.first_losses(module, rows, y[batch])
                     )
                     loss = losses.mean()
                 if not torch.isfinite(loss):
                     raise ConvergenceError(
-                        f"training on {len(X)} rows diverged in step {step + 1} of {config.n_steps} (epoch "
+                        f"training on {len(X)} rows diverged in step {step + 1} of "
+                        f"{config.n_steps} (epoch "
                         f"{1 + step * size // len(X)}): loss {loss.item():.3g} at the rate "
                         f"{schedule.get_last_lr()[0]:.3g}; lower learning_rate, as in "
-                        "Network(..., train=TrainConfig(learning_rate=...)), or scale X and the targets."
+                        "Network(..., train=TrainConfig(learning_rate=...)), or scale X and the "
+                        "targets."
                     )
                 optimiser.zero_grad()
                 loss.backward()
@@ -210,13 +249,18 @@ class Network(Problem):
 
     def make_module(self):
         """A module to be trained, in its initial state."""
-        return (deepcopy(self.module) if isinstance(self.module, torch.nn.Module) else self.module()).to(self.device)
+        return (
+            deepcopy(self.module) if isinstance(self.module, torch.nn.Module) else self.module()
+        ).to(self.device)
 
     def in_type_of(self, module, X):
-        """Rows X in the module's type; ValueError if that cannot hold them, and where nothing is to be trained."""
+        """Rows X in the module's type; ValueError if that cannot hold them, and where nothing is to
+        be trained."""
         dtype = next((p.dtype for p in module.parameters() if p.requires_grad), None)
         if dtype is None:
-            raise ValueError(f"module {type(module).__name__} has no parameter that asks for a gradient.")
+            raise ValueError(
+                f"module {type(module).__name__} has no parameter that asks for a gradient."
+            )
         X = X.to(dtype)
         finite = torch.isfinite(X).flatten(1).all(dim=1)
         if not finite.all():
@@ -233,35 +277,50 @@ class Network(Problem):
         losses = self.loss(outputs, y)
         if losses.shape != (len(outputs),):
             raise ValueError(
-                f"loss must give one number a row, shape ({len(outputs)},), got {tuple(losses.shape)}: torch's losses "
+                f"loss must give one number a row, shape ({len(outputs)},), got "
+                f"{tuple(losses.shape)}: torch's losses "
                 "take reduction='none'."
             )
         return losses
 
     def first_losses(self, module, X, y):
-        """As `row_losses`, of a module's first minibatch: ValueError, in torch's words too, if it fails."""
+        """As `row_losses`, of a module's first minibatch: ValueError, in torch's words too, if it
+        fails."""
         try:
             outputs = module(X)
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
             raise ValueError(
-                f"module {type(module).__name__} must take rows as they lie in X, of shape {tuple(X.shape[1:])} "
+                f"module {type(module).__name__} must take rows as they lie in X, of shape "
+                f"{tuple(X.shape[1:])} "
                 f"(images: reshape them in the module), but fails on {len(X)} of them: {error}"
             ) from error
         if not isinstance(outputs, torch.Tensor) or outputs.shape[:1] != X.shape[:1]:
-            got = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
-            raise ValueError(f"module must give one tensor with an output for each of {len(X)} rows, got {got}.")
+            got = (
+                tuple(outputs.shape)
+                if isinstance(outputs, torch.Tensor)
+                else type(outputs).__name__
+            )
+            raise ValueError(
+                f"module must give one tensor with an output for each of {len(X)} rows, got {got}."
+            )
         self.check_outputs(outputs, y)
         return self.row_losses(outputs, y)
 
     def check_outputs(self, outputs, y):
-        """ValueError if a module's outputs do not suit the targets that cross-entropy compares them with."""
+        """ValueError if a module's outputs do not suit the targets that cross-entropy compares them
+        with."""
         if self.loss is not None:
             return
         classes = int(y.max()) + 1 if y.ndim == 1 else y.shape[1]
-        if outputs.ndim != 2 or outputs.shape[1] < classes or (y.ndim == 2 and outputs.shape[1] > classes):
+        if (
+            outputs.ndim != 2
+            or outputs.shape[1] < classes
+            or (y.ndim == 2 and outputs.shape[1] > classes)
+        ):
             raise ValueError(
-                f"module must give one number for each of {classes} classes, outputs of shape ({len(outputs)}, "
+                f"module must give one number for each of {classes} classes, outputs of shape "
+                f"({len(outputs)}, "
                 f"{classes}), but gives {tuple(outputs.shape)}; another loss is for `loss`."
             )

@@ -1,7 +1,7 @@
 """Newton's method for any function whose value, slope and Hessian are known.
 
-An *expansion* is their bordered matrix at some parameters, ``[[value, slope'], [slope, -Hessian]]``. Expansions add as
-the functions do.
+An *expansion* is their bordered matrix at some parameters, ``[[value, slope'], [slope,
+-Hessian]]``. Expansions add as the functions do.
 """
 
 import numpy as np
@@ -15,7 +15,8 @@ def bordered(value, slope, H):
 
 
 def newton(expansion, theta, *, enough=1e-10, max_iter=100):
-    """A maximum of a function that has an `expansion`, by Newton steps that are halved until they lead upwards.
+    """A maximum of a function that has an `expansion`, by Newton steps that are halved until they
+    lead upwards.
 
     Parameters
     ----------
@@ -34,28 +35,35 @@ def newton(expansion, theta, *, enough=1e-10, max_iter=100):
     ConvergenceError
         where so many steps do not suffice
     """
-    with np.errstate(all="ignore"):  # a long step may leave what floats can hold
+    # a long step may leave what floats can hold
+    with np.errstate(all="ignore"):
         now = expansion(theta)
         for _ in range(max_iter):
             if not np.isfinite(now).all():
                 break
             root = root_of_inverse(now[1:, 1:])
             step = root @ (root.T @ now[0, 1:])
-            gain, length = now[0, 1:] @ step, 1.0
+            gain = now[0, 1:] @ step
+            length = 1.0
             if gain <= enough:
                 return now[0, 0], theta + step, root
             new = expansion(theta + step)
             while not new[0, 0] - now[0, 0] >= 1e-4 * length * gain - enough * abs(now[0, 0]):
                 length /= 2
-                if length < 1e-12:  # nothing on the way is higher, as on a ridge where the slope jumps
+                # nothing on the way is higher, as on a ridge where the slope jumps
+                if length < 1e-12:
                     return now[0, 0], theta, root
                 new = expansion(theta + length * step)
-            theta, now = theta + length * step, new
-    raise ConvergenceError(f"no mode in {max_iter} Newton steps: centre and scale the columns of X, or penalise more.")
+            theta = theta + length * step
+            now = new
+    raise ConvergenceError(
+        f"no mode in {max_iter} Newton steps: centre and scale the columns of X, or penalise more."
+    )
 
 
 def root_of_inverse(H):
-    """A root, ``root @ root.T``, of the inverse of a curvature; what is not curved counts as hardly curved, upwards."""
+    """A root, ``root @ root.T``, of the inverse of a curvature; what is not curved counts as hardly
+    curved, upwards."""
     scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(H)), 1e-300))
     values, vectors = np.linalg.eigh(H * scale * scale[:, None])
     values = np.maximum(np.abs(values), 1e-10 * max(values.max(), 1e-300))

@@ -12,20 +12,25 @@ from handful.models.base import Model, decrease
 from handful.models.newton import bordered, newton
 from handful.options import Options, check_options
 
-MAX_ITER = 200  # Newton steps
-ENTRIES = 1 << 22  # of a block of row gradients or Hessians
-CURVATURE_ROWS = 4096  # rows on which the outer Hessian is estimated; more change the choices little
-NEEDED = ("losses", "gradients", "hessian")  # of a problem with neither a `loss` in torch nor a `Model` of its own
+# Newton steps
+MAX_ITER = 200
+# of a block of row gradients or Hessians
+ENTRIES = 1 << 22
+# rows on which the outer Hessian is estimated; more change the choices little
+CURVATURE_ROWS = 4096
+# of a problem with neither a `loss` in torch nor a `Model` of its own
+NEEDED = ("losses", "gradients", "hessian")
 
 
 class Problem(Options):
     """Base class of inner problems: `BilevelCoreset` selects for any model that one describes.
 
-    A model with parameters theta, shape (p,), has a loss for every row and a penalty. A subclass declares its
-    hyper-parameters as fields and implements `loss`, of one row, in torch, which takes the derivatives. The penalty is
-    ``l2 / 2 |theta|^2`` unless the subclass has a `penalty` of its own. Without torch, it implements `losses`,
-    `gradients` and `hessian` of many rows instead. Penalties that are not quadratic with their minimum at zero, and
-    losses that are not convex, need a `solve` of their own.
+    A model with parameters theta, shape (p,), has a loss for every row and a penalty. A subclass
+    declares its hyper-parameters as fields and implements `loss`, of one row, in torch, which takes
+    the derivatives. The penalty is ``l2 / 2 |theta|^2`` unless the subclass has a `penalty` of its
+    own. Without torch, it implements `losses`, `gradients` and `hessian` of many rows instead.
+    Penalties that are not quadratic with their minimum at zero, and losses that are not convex,
+    need a `solve` of their own.
 
     Everything works with p x p matrices and reads all rows once a step: p up to some hundreds.
 
@@ -61,47 +66,60 @@ class Problem(Options):
                 return torch.exp(x @ theta) - y * (x @ theta)
     """
 
-    needs_y = True  # `fit` refuses y=None
+    # `fit` refuses y=None
+    needs_y = True
     takes_sparse = False
-    classifies = False  # whether y holds classes, of which each must be among the chosen rows
-    n_rounds: ClassVar[Any] = None  # rounds of forward selection without a batch size; None adds one point a round
-    forward_only = False  # whether it supports forward selection by the linear rule with equal weights only
-    alternate = False  # whether the parts of a joint problem take turns
+    # whether y holds classes, of which each must be among the chosen rows
+    classifies = False
+    # rounds of forward selection without a batch size; None adds one point a round
+    n_rounds: ClassVar[Any] = None
+    # whether it supports forward selection by the linear rule with equal weights only
+    forward_only = False
+    # whether the parts of a joint problem take turns
+    alternate = False
 
     def check(self):
         """ValueError if a hyper-parameter is not what the type of its field says."""
         check_options(self)
 
     def encode(self, y):
-        """Targets in the coding that the other methods expect; None for problems without (`needs_y = False`)."""
+        """Targets in the coding that the other methods expect; None for problems without (`needs_y
+        = False`)."""
         return y
 
     def check_targets(self, y, dtype):
-        """ValueError for targets, as the user gave them, that no model can have beside rows X of a dtype."""
+        """ValueError for targets, as the user gave them, that no model can have beside rows X of a
+        dtype."""
         self.encode(y)
 
     def model(self, rows, rng, *, ihvp=None, weighted=False):
-        """The `Model` of this problem, without rows as yet; a `GenericModel`, unless a subclass has a better one.
+        """The `Model` of this problem, without rows as yet; a `GenericModel`, unless a subclass has
+        a better one.
 
         Parameters
         ----------
-        rows : Rows, with targets as the user gave them, which the model takes as `Rows.encoded` gives them
+        rows : Rows, with targets as the user gave them, which the model takes as `Rows.encoded`
+            gives them
         rng : numpy.random.Generator, for samples of rows
         ihvp : InverseHessian, or None for the problem's own way
-        weighted : whether weights will be optimised, for which losses are compared: inner problems are solved further
+        weighted : whether weights will be optimised, for which losses are compared: inner problems
+            are solved further
         """
         return GenericModel(self, rows.encoded(self), rng, ihvp)
 
     def start(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Parameters from which the first inner problem is solved, shape (p,); zeros, one for each column of X."""
+        """Parameters from which the first inner problem is solved, shape (p,); zeros, one for each
+        column of X."""
         return np.zeros(X.shape[1])
 
     def loss(self, theta: Any, x: Any, y: Any) -> Any:
-        """Loss of one row, a number, by operations of torch on tensors: theta, shape (p,), x, shape (d,), and y."""
+        """Loss of one row, a number, by operations of torch on tensors: theta, shape (p,), x, shape
+        (d,), and y."""
         raise NotImplementedError
 
     def penalty(self, theta: Any) -> Any:
-        """The penalty, a number, by operations of torch: ``l2 / 2 |theta|^2``, of a problem with a `loss` in torch."""
+        """The penalty, a number, by operations of torch: ``l2 / 2 |theta|^2``, of a problem with a
+        `loss` in torch."""
         return 0.5 * self.l2 * (theta**2).sum()
 
     def losses(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -109,20 +127,26 @@ class Problem(Options):
         return _torch_model().by_rows(self, "losses", theta, X, y)
 
     def gradients(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Gradient of every row's loss by the parameters, shape (n, p); callers give few rows at a time."""
+        """Gradient of every row's loss by the parameters, shape (n, p); callers give few rows at a
+        time."""
         return _torch_model().by_rows(self, "gradients", theta, X, y)
 
     def row_hessians(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Second derivative of every row's loss, shape (n, p, p); callers give few rows at a time."""
+        """Second derivative of every row's loss, shape (n, p, p); callers give few rows at a
+        time."""
         if type(self).loss is not Problem.loss:
             return _torch_model().by_rows(self, "hessians", theta, X, y)
         penalty = self.hessian(theta, X, y, np.zeros(len(X)))
         parts = [(X[i : i + 1], None if y is None else y[i : i + 1]) for i in range(len(X))]
         return np.array([self.hessian(theta, *part, np.ones(1)) for part in parts]) - penalty
 
-    def hessian(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Second derivative of ``sum_i weights_i loss_i + penalty``, shape (p, p); zero weights give the penalty's."""
-        H, step = _torch_model().penalty_hessian(self, theta), 1 + ENTRIES // len(theta) ** 2
+    def hessian(
+        self, theta: np.ndarray, X: np.ndarray, y: np.ndarray, weights: np.ndarray
+    ) -> np.ndarray:
+        """Second derivative of ``sum_i weights_i loss_i + penalty``, shape (p, p); zero weights
+        give the penalty's."""
+        H = _torch_model().penalty_hessian(self, theta)
+        step = 1 + ENTRIES // len(theta) ** 2
         alive = np.flatnonzero(weights)
         for rows in np.split(alive, range(step, len(alive), step)):
             if len(rows):
@@ -130,7 +154,9 @@ class Problem(Options):
                 H = H + np.tensordot(weights[rows], own, axes=1)
         return H
 
-    def solve(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
+    def solve(
+        self, X: np.ndarray, y: np.ndarray, weights: np.ndarray, start: np.ndarray | None = None
+    ) -> np.ndarray:
         """Minimiser of ``sum_i weights_i loss_i(theta) + penalty(theta)``, shape (p,).
 
         Damped Newton steps, for convex losses and a quadratic penalty with its minimum at zero.
@@ -147,7 +173,8 @@ class Problem(Options):
             if steps end short of the tolerance
         """
         theta = self.start(X, y) if start is None else start
-        zero, penalty = np.zeros_like(theta), self.hessian(theta, X, y, np.zeros(len(weights)))
+        zero = np.zeros_like(theta)
+        penalty = self.hessian(theta, X, y, np.zeros(len(weights)))
 
         def objective(theta):
             return weights @ self.losses(theta, X, y) + 0.5 * theta @ penalty @ theta
@@ -159,14 +186,17 @@ class Problem(Options):
             return -bordered(objective(theta), gradient(theta), -self.hessian(theta, X, y, weights))
 
         enough = 1e-13 * max(abs(objective(theta)), abs(objective(zero)))
-        unit = max(np.abs(gradient(theta)).max(), np.abs(gradient(zero)).max(), np.finfo(float).tiny)
+        unit = max(
+            np.abs(gradient(theta)).max(), np.abs(gradient(zero)).max(), np.finfo(float).tiny
+        )
         left = np.inf
         with suppress(ConvergenceError):
             _, theta, _ = newton(expansion, theta, enough=enough, max_iter=MAX_ITER)
             left = np.abs(gradient(theta)).max() / unit
         if not left <= 1e-6:
             raise ConvergenceError(
-                f"the inner problem {self!r} on {len(weights)} points was not solved in {MAX_ITER} Newton steps "
+                f"the inner problem {self!r} on {len(weights)} points was not solved in {MAX_ITER} "
+                "Newton steps "
                 f"(gradient {left:.1e} of the largest): scale the features or raise the penalty."
             )
         return theta
@@ -198,8 +228,13 @@ class GenericModel(Model):
         X, y = self.data.take(self.indices)
         if self.theta is None:
             p = len(self.problem.start(X, y))
-            way_out = "a model with so many parameters needs a `Model` of its own, as handful.bilevel.Network has"
-            check_memory(f"the Hessian of {type(self.problem).__name__}, {p:,} x {p:,},", 32 * p**2, way_out)
+            way_out = (
+                "a model with so many parameters needs a `Model` of its own, as "
+                "handful.bilevel.Network has"
+            )
+            check_memory(
+                f"the Hessian of {type(self.problem).__name__}, {p:,} x {p:,},", 32 * p**2, way_out
+            )
         self.theta = self._finite("solve", None, X, y, c, start=self.theta)
         p = len(self.theta)
         self.weights, self._hessian = c, self._finite("hessian", (p, p), self.theta, X, y, c)
@@ -208,24 +243,30 @@ class GenericModel(Model):
         except LinAlgError:
             least = eigvalsh(self._hessian)[0]
             raise ConvergenceError(
-                f"the Hessian of {self.problem!r} on {s} points is not positive definite (least eigenvalue "
-                f"{least:.1e}), so that it gives no implicit gradient: raise the penalty, or damping (now "
+                f"the Hessian of {self.problem!r} on {s} points is not positive definite (least "
+                "eigenvalue "
+                f"{least:.1e}), so that it gives no implicit gradient: raise the penalty, or "
+                "damping (now "
                 f"{self.ihvp.damping:g})."
             ) from None
 
     def _finite(self, method, shape, *arguments, **options):
-        # what a method of the problem gives, if that is of this shape, one-dimensional for None, and finite
+        # what a method of the problem gives, if that is of this shape, one-dimensional for None,
+        # and finite
         values = np.asarray(getattr(self.problem, method)(*arguments, **options), dtype=np.float64)
         shape = (values.size,) if shape is None else shape
         if values.shape != shape or not np.isfinite(values).all():
             raise ConvergenceError(
-                f"{type(self.problem).__name__}.{method} must give finite numbers of shape {shape}, got shape "
-                f"{values.shape} with {np.count_nonzero(~np.isfinite(values))} entries that are not finite."
+                f"{type(self.problem).__name__}.{method} must give finite numbers of shape "
+                f"{shape}, got shape "
+                f"{values.shape} with {np.count_nonzero(~np.isfinite(values))} entries that are "
+                "not finite."
             )
         return values
 
     def _blocks(self, rows, entries=None):
-        # rows, few enough at a time that arrays of so many entries a row fit into memory: gradients, for None
+        # rows, few enough at a time that arrays of so many entries a row fit into memory:
+        # gradients, for None
         step = max(1, ENTRIES // (entries or max(len(self.theta), 1)))
         for lo in range(0, len(rows), step):
             yield rows[lo : lo + step]
@@ -235,7 +276,9 @@ class GenericModel(Model):
 
     def mean_loss(self):
         """Weighted mean of the outer losses at the current parameters."""
-        return float(self._u @ self._finite("losses", self._u.shape, self.theta, self.data.X, self.data.y))
+        return float(
+            self._u @ self._finite("losses", self._u.shape, self.theta, self.data.X, self.data.y)
+        )
 
     def outer_gradient(self):
         """As `Model.outer_gradient`."""
@@ -269,22 +312,28 @@ class GenericModel(Model):
         penalty = self.problem.hessian(self.theta, X, y, np.zeros(s))
         data = s * (self.problem.hessian(self.theta, X, y, self.weights) - penalty)
         H_out = self.outer_hessian()
-        slope, bend = np.empty(len(candidates)), np.empty(len(candidates))
+        slope = np.empty(len(candidates))
+        bend = np.empty(len(candidates))
         for part in self._blocks(np.arange(len(candidates)), len(pull) ** 2):
             own = self.problem.row_hessians(self.theta, *self.data.take(candidates[part]))
-            steps = np.linalg.solve(data + s * penalty + own, (rows[part] + pull)[:, :, None])[:, :, 0]
-            slope[part], bend[part] = steps @ self.gradient, np.einsum("kp,kp->k", steps @ H_out, steps)
+            steps = np.linalg.solve(data + s * penalty + own, (rows[part] + pull)[:, :, None])[
+                :, :, 0
+            ]
+            slope[part] = steps @ self.gradient
+            bend[part] = np.einsum("kp,kp->k", steps @ H_out, steps)
         return decrease(slope, bend, free_weights)
 
     def outer_hessian(self):
-        """Hessian of the outer loss at the current parameters, on a sample of rows, shape (p, p)."""
+        """Hessian of the outer loss at the current parameters, on a sample of rows, shape (p,
+        p)."""
         X, y = self.data.take(self._sample)
         u = self._u[self._sample] / self._u[self._sample].sum()
         hessian = self.problem.hessian
         return hessian(self.theta, X, y, u) - hessian(self.theta, X, y, np.zeros(len(u)))
 
     def weight_quadratic(self):
-        """As `Model.weight_quadratic`, by the derivative of the solution by the weights (Equation 3)."""
+        """As `Model.weight_quadratic`, by the derivative of the solution by the weights (Equation
+        3)."""
         jacobian = -cho_solve(self._factor, self._gradients(self.indices).T)
         return jacobian.T @ self.outer_hessian() @ jacobian, self.gradient @ jacobian
 
@@ -308,15 +357,21 @@ def check_problem(problem):
         elif hasattr(problem, "fit"):
             way = ": for an estimator there is AnyEstimatorCoreset(estimator)"
         raise ValueError(
-            "problem must be a Logistic or a LeastSquares or another Problem or a Joint of them, got "
+            "problem must be a Logistic or a LeastSquares or another Problem or a Joint of them, "
+            "got "
             f"{' '.join(repr(problem).split())}{way}."
         )
     if type(problem).model is Problem.model and type(problem).loss is Problem.loss:
         methods = {name: getattr(problem, name) for name in NEEDED}
-        missing = [name for name, m in methods.items() if getattr(m, "__func__", None) is getattr(Problem, name)]
+        missing = [
+            name
+            for name, m in methods.items()
+            if getattr(m, "__func__", None) is getattr(Problem, name)
+        ]
         if missing:
             raise TypeError(
-                f"{type(problem).__name__} must implement {', '.join(NEEDED)} to be selected for, and lacks "
+                f"{type(problem).__name__} must implement {', '.join(NEEDED)} to be selected for, "
+                "and lacks "
                 f"{', '.join(missing)}; or a loss in torch alone: see handful.bilevel.Problem."
             )
     problem.check()

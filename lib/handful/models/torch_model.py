@@ -1,5 +1,5 @@
-"""Models by torch: a growing coreset of a network, scored by minibatched implicit gradients (Section 3.5.1), and the
-derivatives of a `Problem` whose `loss` of one row is written in torch."""
+"""Models by torch: a growing coreset of a network, scored by minibatched implicit gradients
+(Section 3.5.1), and the derivatives of a `Problem` whose `loss` of one row is written in torch."""
 
 import numpy as np
 import torch
@@ -9,13 +9,16 @@ from handful.checks import ConvergenceError
 from handful.models.base import Model
 from handful.models.inverse import ConjugateGradients, NeumannSeries
 
-NO_GAIN = 1e-300  # upper limit of the random scores that rows get where the outer gradient is zero
+# upper limit of the random scores that rows get where the outer gradient is zero
+NO_GAIN = 1e-300
 
 
 class NetworkModel(Model):
-    """A growing coreset of a `Network`, for forward selection by the linear rule with equal weights.
+    """A growing coreset of a `Network`, for forward selection by the linear rule with equal
+    weights.
 
-    All derivatives are taken in evaluation mode: dropout is off, batch normalisation has its running averages.
+    All derivatives are taken in evaluation mode: dropout is off, batch normalisation has its
+    running averages.
 
     Parameters
     ----------
@@ -25,18 +28,21 @@ class NetworkModel(Model):
 
     Attributes
     ----------
-    module : torch.nn.Module, trained; theta : tensor, its parameters that ask for gradients, in one vector
+    module : torch.nn.Module, trained; theta : tensor, its parameters that ask for gradients, in one
+        vector
     """
 
     def __init__(self, problem, data, ihvp=None):
         super().__init__(problem, data, NeumannSeries() if ihvp is None else ihvp)
         if self.ihvp.exact:
             raise ValueError(
-                f"ihvp={self.ihvp!r} needs the whole Hessian, which is out of reach for a network: take 'neumann' or "
+                f"ihvp={self.ihvp!r} needs the whole Hessian, which is out of reach for a network: "
+                "take 'neumann' or "
                 "'cg'."
             )
         self._u = data.share
-        self._X, self._y = torch.as_tensor(np.ascontiguousarray(data.X)), torch.as_tensor(data.y)
+        self._X = torch.as_tensor(np.ascontiguousarray(data.X))
+        self._y = torch.as_tensor(data.y)
         self.module = self.theta = None
 
     # Training.
@@ -60,12 +66,15 @@ class NetworkModel(Model):
             raise ValueError("a Network trains with equal weights only: take weighting='binary'.")
         first = self.module is None
         self.module = self.problem.fit_module(*self._rows(self.indices), self._rng(0))
-        trained = {name: p.detach() for name, p in self.module.named_parameters() if p.requires_grad}
+        trained = {
+            name: p.detach() for name, p in self.module.named_parameters() if p.requires_grad
+        }
         self._shapes = {name: p.shape for name, p in trained.items()}
         self.theta = torch.cat([p.ravel() for p in trained.values()])
         if first:
             self._X = self.problem.in_type_of(self.module, self._X)
-            with torch.no_grad():  # all classes of the data count, also those without a chosen row
+            # all classes of the data count, also those without a chosen row
+            with torch.no_grad():
                 self.problem.check_outputs(self.module(self._rows([0])[0]), self._y)
 
     def _outputs(self, theta, X):
@@ -86,28 +95,38 @@ class NetworkModel(Model):
         total = 0.0
         for rows, X, y in self._blocks(np.flatnonzero(self._u)):
             u = torch.as_tensor(self._u[rows], device=X.device)
-            total = total + grad(lambda theta, X=X, y=y, u=u: (u * self._losses(theta, X, y)).sum())(self.theta)
+            total = total + grad(
+                lambda theta, X=X, y=y, u=u: (u * self._losses(theta, X, y)).sum()
+            )(self.theta)
         return _vector(total)
 
     @torch.no_grad()
     def mean_loss(self):
         """Weighted mean of the outer losses at the current parameters."""
         blocks = self._blocks(np.flatnonzero(self._u))
-        return float(sum(self._u[rows] @ self._losses(self.theta, X, y).cpu().numpy() for rows, X, y in blocks))
+        return float(
+            sum(
+                self._u[rows] @ self._losses(self.theta, X, y).cpu().numpy()
+                for rows, X, y in blocks
+            )
+        )
 
     def hvp(self, rng):
         """The function ``v -> H v``: curvature of the inner problem on a minibatch.
 
-        Conjugate gradients, which are for one matrix, have the same minibatch in every call, the Neumann series, which
-        averages, a fresh one.
+        Conjugate gradients, which are for one matrix, have the same minibatch in every call, the
+        Neumann series, which averages, a fresh one.
         """
         size = min(self.problem.curvature_batch_size, len(self))
-        chosen, decay = np.array(self.indices), self.problem.training().weight_decay
+        chosen = np.array(self.indices)
+        decay = self.problem.training().weight_decay
         if isinstance(self.ihvp, ConjugateGradients):
             chosen = rng.choice(chosen, size, replace=False)
 
         def hvp(vector):
-            X, y = self._rows(rng.choice(chosen, size, replace=False) if size < len(chosen) else chosen)
+            X, y = self._rows(
+                rng.choice(chosen, size, replace=False) if size < len(chosen) else chosen
+            )
             v = self._tensor(vector)
 
             def outputs_of(theta):
@@ -117,7 +136,9 @@ class NetworkModel(Model):
                 return self.problem.row_losses(outputs, y).mean()
 
             if self.problem.curvature == "hessian":
-                _, product = jvp(grad(lambda theta: loss_of(outputs_of(theta))), (self.theta,), (v,))
+                _, product = jvp(
+                    grad(lambda theta: loss_of(outputs_of(theta))), (self.theta,), (v,)
+                )
             else:
                 outputs, output_tangent = jvp(outputs_of, (self.theta,), (v,))
                 _, loss_hvp = jvp(grad(loss_of), (outputs,), (output_tangent,))
@@ -132,25 +153,32 @@ class NetworkModel(Model):
 
     def inverse_hessian(self, g):
         """As `Model.inverse_hessian`; ConvergenceError where a Neumann series diverges."""
-        if not g.any():  # the network fits all rows to the last digit
+        # the network fits all rows to the last digit
+        if not g.any():
             return g
         hvp = self.hvp(self._rng(1))
         if isinstance(self.ihvp, ConjugateGradients):
             return self.ihvp.solve(hvp, g)
-        n_terms, damping = self.ihvp.n_terms, self.ihvp.damping
+        n_terms = self.ihvp.n_terms
+        damping = self.ihvp.damping
         with np.errstate(over="ignore", invalid="ignore"):
             direction = self.ihvp.solve(hvp, g)
-        # If no curvature is negative, each of the terms is at most |g| over the largest one, hence at most this:
-        length, longest = np.linalg.norm(direction), g @ g / np.linalg.norm(hvp(g) + damping * g)
-        if not length <= 2 * n_terms * longest:  # twice, since minibatches differ
+        # If no curvature is negative, each of the terms is at most |g| over the largest one, hence
+        # at most this:
+        length = np.linalg.norm(direction)
+        longest = g @ g / np.linalg.norm(hvp(g) + damping * g)
+        # twice, since minibatches differ
+        if not length <= 2 * n_terms * longest:
             raise ConvergenceError(
-                f"the Neumann series on {len(self)} points diverged (length {length:.2g} after {n_terms} "
+                f"the Neumann series on {len(self)} points diverged (length {length:.2g} after "
+                f"{n_terms} "
                 "terms): the Hessian is not positive; take curvature='gauss-newton', or a damping."
             )
         return direction
 
     def scores(self, v):
-        """As `Model.scores`; noise where the network fits all rows, so that no place in X is favoured."""
+        """As `Model.scores`; noise where the network fits all rows, so that no place in X is
+        favoured."""
         scores = np.empty(len(self._u))
         if not self.gradient.any():
             return self._rng(2).uniform(0.0, NO_GAIN, len(scores))
@@ -179,8 +207,14 @@ def by_rows(problem, kind, theta, X, y):
     ValueError
         if `loss` does not give one number by torch's operations
     """
-    of_row = {"losses": problem.loss, "gradients": grad(problem.loss, 0), "hessians": hessian(problem.loss, 0)}[kind]
-    theta, X, y = _tensor(theta), _tensor(X), _tensor(y)
+    of_row = {
+        "losses": problem.loss,
+        "gradients": grad(problem.loss, 0),
+        "hessians": hessian(problem.loss, 0),
+    }[kind]
+    theta = _tensor(theta)
+    X = _tensor(X)
+    y = _tensor(y)
     try:
         values = vmap(of_row, (None, 0, None if y is None else 0))(theta, X, y)
         if kind == "losses" and values.ndim != 1:
@@ -188,7 +222,8 @@ def by_rows(problem, kind, theta, X, y):
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         raise ValueError(
             f"{type(problem).__name__}.loss(theta, x, y) must give one number for a row x of shape "
-            f"{tuple(X.shape[1:])} and theta of shape {tuple(theta.shape)}, by operations of torch: {error}"
+            f"{tuple(X.shape[1:])} and theta of shape {tuple(theta.shape)}, by operations of "
+            f"torch: {error}"
         ) from error
     return values.numpy()
 
@@ -202,4 +237,6 @@ def _tensor(array):
     if array is None:
         return None
     array = np.asarray(array)
-    return torch.from_numpy(np.array(array, dtype=np.float64 if array.dtype.kind == "f" else array.dtype))
+    return torch.from_numpy(
+        np.array(array, dtype=np.float64 if array.dtype.kind == "f" else array.dtype)
+    )

@@ -1,4 +1,5 @@
-"""Proxies: features in which a linear model stands in for another model while points are chosen (Section 3.5.2)."""
+"""Proxies: features in which a linear model stands in for another model while points are chosen
+(Section 3.5.2)."""
 
 from handful.proxies.cntk import CNTK
 from handful.proxies.kernels import RBF

@@ -12,7 +12,9 @@ from handful.proxies.ntk import TangentKernel, dense_layers, dense_selves
 
 def _check_filters(name, value, *, of):
     if not isinstance(value, (tuple, list)) or not value:
-        raise ValueError(f"filters of CNTK must be a tuple of at least 1 width, got filters={value!r}.")
+        raise ValueError(
+            f"filters of CNTK must be a tuple of at least 1 width, got filters={value!r}."
+        )
     for width in value:
         check_integer(name, width, of=of)
         if width % 2 == 0:
@@ -31,16 +33,19 @@ def _check_shape(name, value, *, of):
 class CNTK(TangentKernel):
     """Neural tangent kernel of a convolutional network with infinitely many channels.
 
-    Convolutions (stride 1, borders filled with zeros), each followed by ReLUs, then a head, then dense layers. The
-    defaults are the paper's proxy of its small network (Section 5.3, split MNIST): two 5 x 5 convolutions, flatten,
-    one hidden dense layer. `CNTK.arora` makes the one that it takes for CIFAR-10.
+    Convolutions (stride 1, borders filled with zeros), each followed by ReLUs, then a head, then
+    dense layers. The defaults are the paper's proxy of its small network (Section 5.3, split
+    MNIST): two 5 x 5 convolutions, flatten, one hidden dense layer. `CNTK.arora` makes the one that
+    it takes for CIFAR-10.
 
     Parameters
     ----------
     filters : tuple of odd int, the width of each convolution's filters
-    head : "flatten" (cost linear in the pixels) or "pool", global average pooling (quadratic in them)
+    head : "flatten" (cost linear in the pixels) or "pool", global average pooling (quadratic in
+        them)
     hidden : int, hidden dense layers after the head
-    shape : (channels, height, width) of the images that the rows hold, in this order; None: square, one channel
+    shape : (channels, height, width) of the images that the rows hold, in this order; None: square,
+        one channel
     w_std, b_std : standard deviations of weights (times the root of the fan-in) and of biases
     device : of torch, such as "cuda"; None is the CPU
 
@@ -51,9 +56,9 @@ class CNTK(TangentKernel):
 
     Notes
     -----
-    Rows of float32 (or of bytes) take less time than float64 ones, and are as precise unless two images nearly
-    coincide. On one core of 2025, a flatten head costs some tens of nanoseconds for each pixel, convolution and pair of
-    images.
+    Rows of float32 (or of bytes) take less time than float64 ones, and are as precise unless two
+    images nearly coincide. On one core of 2025, a flatten head costs some tens of nanoseconds for
+    each pixel, convolution and pair of images.
 
     Examples
     --------
@@ -72,13 +77,25 @@ class CNTK(TangentKernel):
     device: Any = None
 
     @classmethod
-    def arora(cls, layers=6, *, head: Literal["flatten", "pool"] = "pool", shape=(3, 32, 32), device=None):
-        """The network of Arora et al. (2019): ``layers - 1`` convolutions 3 x 3, a head and a dense output.
+    def arora(
+        cls, layers=6, *, head: Literal["flatten", "pool"] = "pool", shape=(3, 32, 32), device=None
+    ):
+        """The network of Arora et al. (2019): ``layers - 1`` convolutions 3 x 3, a head and a dense
+        output.
 
-        Weights of variance 2 over the fan-in, no biases. The paper takes six layers and pooling (Section 5.1).
+        Weights of variance 2 over the fan-in, no biases. The paper takes six layers and pooling
+        (Section 5.1).
         """
         w_std = math.sqrt(2)
-        return cls((3,) * (layers - 1), head=head, hidden=0, shape=shape, w_std=w_std, b_std=0.0, device=device)
+        return cls(
+            (3,) * (layers - 1),
+            head=head,
+            hidden=0,
+            shape=shape,
+            w_std=w_std,
+            b_std=0.0,
+            device=device,
+        )
 
     def _matrix(self, X, Y):
         s, t = self._convolutions("pairs", X, Y)
@@ -89,25 +106,31 @@ class CNTK(TangentKernel):
         return dense_layers(s, t, q_x, q_y, self.hidden, *self._variances(X.dtype))
 
     def _diagonal(self, X):
-        return dense_selves(*self._convolutions("selves", X), self.hidden, *self._variances(X.dtype))
+        return dense_selves(
+            *self._convolutions("selves", X), self.hidden, *self._variances(X.dtype)
+        )
 
     def _convolutions(self, which, *rows):
         """Covariances and tangent kernel after the head, of "pairs" (X, Y) or of "selves" (X)."""
         w_var, b_var = map(float, self._variances(rows[0].dtype))
         network = dict(filters=self.filters, pooled=self.head == "pool", w_var=w_var, b_var=b_var)
         conv = module_with_torch("handful.proxies.conv", "CNTK")
-        return getattr(conv, which)(*rows, self._image(rows[0].shape[1]), self.device or "cpu", **network)
+        return getattr(conv, which)(
+            *rows, self._image(rows[0].shape[1]), self.device or "cpu", **network
+        )
 
     def _image(self, length):
         if self.shape is None:
             side = math.isqrt(length)
             if side * side != length:
                 raise ValueError(
-                    f"CNTK got rows of {length} values, which are no square image: say shape=(channels, height, width)."
+                    f"CNTK got rows of {length} values, which are no square image: say "
+                    "shape=(channels, height, width)."
                 )
             return 1, side, side
         if math.prod(self.shape) != length:
             raise ValueError(
-                f"CNTK has shape={tuple(self.shape)}, so rows must have {math.prod(self.shape)} values, got {length}."
+                f"CNTK has shape={tuple(self.shape)}, so rows must have {math.prod(self.shape)} "
+                f"values, got {length}."
             )
         return tuple(self.shape)

@@ -13,23 +13,28 @@ DTYPES = [np.float64, np.float32]
 
 
 def flattened(X):
-    """`X` with all axes but the first joined, and small integers (pixels) as float32; nothing else is checked."""
+    """`X` with all axes but the first joined, and small integers (pixels) as float32; nothing else
+    is checked."""
     X = readable(X)
-    if hasattr(X, "iloc") or not hasattr(X, "dtype"):  # a data frame, a list
+    # a data frame, a list
+    if hasattr(X, "iloc") or not hasattr(X, "dtype"):
         return X
     X = X.reshape(len(X), -1) if X.ndim > 2 and len(X) else X
     return X.astype(np.float32) if X.dtype.kind in "iub" and X.dtype.itemsize < 4 else X
 
 
 def as_rows(X, name="X"):
-    """`X` as `check_rows` gives it: float32 and float64 stay, small integers (pixels) become float32.
+    """`X` as `check_rows` gives it: float32 and float64 stay, small integers (pixels) become
+    float32.
 
-    Arrays with more axes, such as images of shape (n, channels, height, width), have all but the first joined.
+    Arrays with more axes, such as images of shape (n, channels, height, width), have all but the
+    first joined.
 
     Raises
     ------
     ValueError
-        for values that are not finite or so large that products of four overflow, and for empty input.
+        for values that are not finite or so large that products of four overflow, and for empty
+        input.
     """
     return check_rows(flattened(X), name)
 
@@ -37,9 +42,9 @@ def as_rows(X, name="X"):
 class Kernel(Options):
     """Base class of kernels: ``kernel(X, Y)`` is the matrix of all pairs of rows.
 
-    A subclass implements `_matrix(X, Y)`, of checked float arrays with the same columns and dtype, and, where that is
-    cheaper than the matrix of one row at a time, `_diagonal(X)`. Its hyper-parameters are fields
-    (`handful.options.Options`).
+    A subclass implements `_matrix(X, Y)`, of checked float arrays with the same columns and dtype,
+    and, where that is cheaper than the matrix of one row at a time, `_diagonal(X)`. Its
+    hyper-parameters are fields (`handful.options.Options`).
     """
 
     def __call__(self, X, Y=None):
@@ -57,15 +62,19 @@ class Kernel(Options):
         Raises
         ------
         ValueError
-            for values that are not finite or overflow, rows of different length, and hyper-parameters out of range.
+            for values that are not finite or overflow, rows of different length, and
+            hyper-parameters out of range.
         """
         check_options(self)
         X = as_rows(X)
         Y = X if Y is None else as_rows(Y, "Y")
         if X.shape[1] != Y.shape[1]:
-            raise ValueError(f"X and Y must have rows of the same length, got {X.shape[1]} and {Y.shape[1]}.")
+            raise ValueError(
+                f"X and Y must have rows of the same length, got {X.shape[1]} and {Y.shape[1]}."
+            )
         dtype = np.result_type(X, Y)
-        same = X is Y  # which some kernels make use of
+        # which some kernels make use of
+        same = X is Y
         X = X.astype(dtype, copy=False)
         return self._finite(self._matrix, X, X if same else Y.astype(dtype, copy=False))
 
@@ -79,7 +88,8 @@ class Kernel(Options):
             values = function(*rows)
         if not np.isfinite(values).all():
             raise ValueError(
-                f"{self} overflows {values.dtype} on X with entries up to {np.abs(rows[0]).max():.3g}: scale the data, "
+                f"{self} overflows {values.dtype} on X with entries up to "
+                f"{np.abs(rows[0]).max():.3g}: scale the data, "
                 "or choose other parameters of the kernel."
             )
         return values
@@ -89,7 +99,9 @@ class Kernel(Options):
         """Shape (n, m)."""
 
     def _diagonal(self, X):
-        return np.array([self._matrix(X[i : i + 1], X[i : i + 1])[0, 0] for i in range(len(X))], dtype=X.dtype)
+        return np.array(
+            [self._matrix(X[i : i + 1], X[i : i + 1])[0, 0] for i in range(len(X))], dtype=X.dtype
+        )
 
 
 class RBF(Kernel):
@@ -97,8 +109,8 @@ class RBF(Kernel):
 
     Parameters
     ----------
-    gamma : positive number; 1 / (number of columns) if None. The paper, on normalised MNIST pixels: 1e-3 for
-        logistic regression (Section 5.2.2), 5e-4 for continual learning (Table 10).
+    gamma : positive number; 1 / (number of columns) if None. The paper, on normalised MNIST pixels:
+        1e-3 for logistic regression (Section 5.2.2), 5e-4 for continual learning (Table 10).
 
     Examples
     --------
@@ -110,9 +122,12 @@ class RBF(Kernel):
     gamma: Positive | None = None
 
     def _matrix(self, X, Y):
-        center = Y.mean(axis=0, dtype=np.float64)  # far from the origin norms and products would cancel
+        # far from the origin norms and products would cancel
+        center = Y.mean(axis=0, dtype=np.float64)
         left = X - center
-        K = euclidean_distances(left, left if Y is X else Y - center, squared=True).astype(X.dtype, copy=False)
+        K = euclidean_distances(left, left if Y is X else Y - center, squared=True).astype(
+            X.dtype, copy=False
+        )
         K *= -(1 / X.shape[1] if self.gamma is None else self.gamma)
         return np.exp(K, out=K)
 

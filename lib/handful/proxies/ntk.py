@@ -1,4 +1,5 @@
-"""Neural tangent kernels of infinitely wide dense networks (Jacot et al. 2018), in the NTK parameterisation."""
+"""Neural tangent kernels of infinitely wide dense networks (Jacot et al. 2018), in the NTK
+parameterisation."""
 
 import math
 from dataclasses import KW_ONLY
@@ -12,7 +13,8 @@ from handful.proxies.kernels import Kernel
 def through_relu(s, t, q_x, q_y, xp=np):
     """Covariances and tangent kernel after a layer of infinitely many ReLUs (Cho and Saul 2009).
 
-    For Gaussian inputs of variances q_x, q_y and covariance s, at the angle ``a = arccos(s / sqrt(q_x q_y))``::
+    For Gaussian inputs of variances q_x, q_y and covariance s, at the angle ``a = arccos(s /
+    sqrt(q_x q_y))``::
 
         E[relu relu]   = sqrt(q_x q_y) (sin a + (pi - a) cos a) / (2 pi)
         E[relu' relu'] = (pi - a) / (2 pi)
@@ -25,11 +27,14 @@ def through_relu(s, t, q_x, q_y, xp=np):
     q_x, q_y : variances, of shapes that broadcast to it; where one is 0, so is s
     xp : the module of these arrays, numpy or torch
     """
-    scale_x, scale_y = xp.sqrt(q_x), xp.sqrt(q_y)
+    scale_x = xp.sqrt(q_x)
+    scale_y = xp.sqrt(q_y)
     cosine = s / (scale_x + (scale_x == 0)) / (scale_y + (scale_y == 0))
-    # Rounding leaves the cosine of a row with itself a few units short of 1, and arccos turns 1e-7 into 5e-4.
+    # Rounding leaves the cosine of a row with itself a few units short of 1, and arccos turns 1e-7
+    # into 5e-4.
     cosine = xp.where(abs(cosine) > 1 - 5 * xp.finfo(s.dtype).eps, xp.sign(cosine), cosine)
-    share = 0.5 - xp.arccos(cosine) / (2 * math.pi)  # (pi - a) / (2 pi)
+    # (pi - a) / (2 pi)
+    share = 0.5 - xp.arccos(cosine) / (2 * math.pi)
     sine = xp.sqrt((1 - cosine) * (1 + cosine)) / (2 * math.pi)
     return (cosine * share + sine) * scale_x * scale_y, t * share
 
@@ -46,9 +51,11 @@ def dense_layers(s, t, q_x, q_y, hidden, w_var, b_var):
     for _ in range(hidden):
         s = w_var * s + b_var
         t = s + w_var * t
-        q_x, q_y = w_var * q_x + b_var, w_var * q_y + b_var
+        q_x = w_var * q_x + b_var
+        q_y = w_var * q_y + b_var
         s, t = through_relu(s, t, q_x[:, None], q_y)
-        q_x, q_y = q_x / 2, q_y / 2
+        q_x = q_x / 2
+        q_y = q_y / 2
     return w_var * (s + t) + b_var
 
 
@@ -72,10 +79,11 @@ class TangentKernel(Kernel):
 
 
 class NTK(TangentKernel):
-    """Neural tangent kernel of a fully connected network with infinitely wide hidden layers of ReLUs.
+    """Neural tangent kernel of a fully connected network with infinitely wide hidden layers of
+    ReLUs.
 
-    The paper's proxy of the network with two hidden layers of 100 (Section 5.3, permuted MNIST): two hidden layers,
-    weights of standard deviation 1 over the root of the fan-in, biases of .05.
+    The paper's proxy of the network with two hidden layers of 100 (Section 5.3, permuted MNIST):
+    two hidden layers, weights of standard deviation 1 over the root of the fan-in, biases of .05.
 
     Parameters
     ----------
@@ -84,7 +92,8 @@ class NTK(TangentKernel):
 
     Notes
     -----
-    float32 rows are several times faster than float64 ones, and as precise unless two rows nearly coincide.
+    float32 rows are several times faster than float64 ones, and as precise unless two rows nearly
+    coincide.
 
     Examples
     --------
@@ -106,5 +115,8 @@ class NTK(TangentKernel):
 
     def _diagonal(self, X):
         return dense_selves(
-            np.einsum("ij,ij->i", X, X) / X.dtype.type(X.shape[1]), 0, self.hidden, *self._variances(X.dtype)
+            np.einsum("ij,ij->i", X, X) / X.dtype.type(X.shape[1]),
+            0,
+            self.hidden,
+            *self._variances(X.dtype),
         )

@@ -17,26 +17,30 @@ from handful.options import Count, Options, all_or_nothing, check_options, numbe
 from handful.proxies.kernels import DTYPES, Kernel, flattened
 from handful.types import Seed
 
-BLOCK = 512  # rows of the kernel matrix that are computed, and kept on disk, at a time
+# rows of the kernel matrix that are computed, and kept on disk, at a time
+BLOCK = 512
 
 
 class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
-    """Features whose inner products approximate a kernel: ``K[:, Q] K[Q, Q]^+ K[Q, :]`` for random landmarks Q.
+    """Features whose inner products approximate a kernel: ``K[:, Q] K[Q, Q]^+ K[Q, :]`` for random
+    landmarks Q.
 
-    Section 3.5.2 of Borsos et al. (2024): ``z(x) = D^(-1/2) U^T k(x, Q)`` with the eigendecomposition ``U D U^T`` of
-    the landmarks' kernel matrix. Columns come in the order of falling eigenvalues; those whose eigenvalue counts as
-    zero are left out. Rows of any origin (augmented copies, a test set) are transformed like any other.
+    Section 3.5.2 of Borsos et al. (2024): ``z(x) = D^(-1/2) U^T k(x, Q)`` with the
+    eigendecomposition ``U D U^T`` of the landmarks' kernel matrix. Columns come in the order of
+    falling eigenvalues; those whose eigenvalue counts as zero are left out. Rows of any origin
+    (augmented copies, a test set) are transformed like any other.
 
     Parameters
     ----------
-    kernel : `RBF`, `NTK`, `CNTK`, or any callable that gives the matrix of all pairs of rows, shape (n, m), such as
-        `sklearn.metrics.pairwise.polynomial_kernel`
-    n_landmarks : int, rows drawn uniformly without repetition; all rows where there are fewer. The paper: 512 for
-        continual learning, 2048 for CIFAR-10 and active learning.
-    rtol : number below 1; eigenvalues up to `rtol` times the largest count as zero. By default ten times the kernel's
-        precision
-    cache : folder (created where missing) in which `joblib.Memory` keeps the kernel matrix by blocks of rows: the same
-        rows, landmarks and kernel are computed once, and an interrupted run goes on where it was. None keeps nothing.
+    kernel : `RBF`, `NTK`, `CNTK`, or any callable that gives the matrix of all pairs of rows, shape
+        (n, m), such as `sklearn.metrics.pairwise.polynomial_kernel`
+    n_landmarks : int, rows drawn uniformly without repetition; all rows where there are fewer. The
+        paper: 512 for continual learning, 2048 for CIFAR-10 and active learning.
+    rtol : number below 1; eigenvalues up to `rtol` times the largest count as zero. By default ten
+        times the kernel's precision
+    cache : folder (created where missing) in which `joblib.Memory` keeps the kernel matrix by
+        blocks of rows: the same rows, landmarks and kernel are computed once, and an interrupted
+        run goes on where it was. None keeps nothing.
     verbose : show a progress bar
     random_state : None, int or Generator, of the landmarks
 
@@ -75,13 +79,16 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
         TypeError
             if `kernel` cannot be called with two arrays of rows
         ValueError
-            if the landmarks' kernel matrix is zero, or not symmetric and positive semi-definite up to rounding.
+            if the landmarks' kernel matrix is zero, or not symmetric and positive semi-definite up
+            to rounding.
         """
         check_in_memory("Nystrom", X)
         check_options(self)
         X = self._rows(X, reset=True)
         q = min(self.n_landmarks, len(X))
-        self.landmark_indices_ = as_generator(self.random_state).choice(len(X), size=q, replace=False)
+        self.landmark_indices_ = as_generator(self.random_state).choice(
+            len(X), size=q, replace=False
+        )
         self.landmarks_ = X[self.landmark_indices_]
         self.kernel_ = clone(self.kernel) if isinstance(self.kernel, Kernel) else self.kernel
         gram = np.concatenate([block for _, block in self._blocks(self.landmarks_)])
@@ -101,7 +108,9 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
         return Z
 
     def _blocks(self, X):
-        return kernel_blocks(self.kernel_, X, self.landmarks_, cache=self.cache, verbose=self.verbose)
+        return kernel_blocks(
+            self.kernel_, X, self.landmarks_, cache=self.cache, verbose=self.verbose
+        )
 
     def _rows(self, X, *, reset):
         return validate_data(self, flattened(X), dtype=DTYPES, reset=reset)
@@ -111,20 +120,28 @@ def _decompose(gram, kernel, rtol):
     """Eigenvalues of a kernel matrix that do not count as zero, falling, and their eigenvectors."""
     precision = float(np.finfo(gram.dtype).eps)
     gram = gram.astype(np.float64)
-    size, asymmetry = np.abs(gram).max(), np.abs(gram - gram.T).max()
+    size = np.abs(gram).max()
+    asymmetry = np.abs(gram - gram.T).max()
     if size == 0:
-        raise ValueError(f"{kernel} is 0 for all landmarks, so it has no features: scale X, which is zero or tiny.")
+        raise ValueError(
+            f"{kernel} is 0 for all landmarks, so it has no features: scale X, which is zero or "
+            "tiny."
+        )
     if asymmetry > 100 * precision * size:
         raise ValueError(
-            f"{kernel} is not symmetric: k(x, y) and k(y, x) differ by {asymmetry:.3g} where the largest value is "
+            f"{kernel} is not symmetric: k(x, y) and k(y, x) differ by {asymmetry:.3g} where the "
+            "largest value is "
             f"{size:.3g}."
         )
     values, vectors = eigh((gram + gram.T) / 2)
-    values, vectors = values[::-1], vectors[:, ::-1]
+    values = values[::-1]
+    vectors = vectors[:, ::-1]
     if values[0] <= 0 or values[-1] < -10 * precision * len(values) * values[0]:
         raise ValueError(
-            f"{kernel} is not positive semi-definite on {len(values)} landmarks: the eigenvalues of its matrix lie "
-            f"between {values[-1]:.3g} and {values[0]:.3g}. Choose another kernel (a polynomial one with coef0 of at "
+            f"{kernel} is not positive semi-definite on {len(values)} landmarks: the eigenvalues "
+            "of its matrix lie "
+            f"between {values[-1]:.3g} and {values[0]:.3g}. Choose another kernel (a polynomial "
+            "one with coef0 of at "
             "least 0, an RBF, an NTK), or scale the data."
         )
     kept = values > (10 * precision if rtol is None else rtol) * values[0]
@@ -139,12 +156,13 @@ def kernel_blocks(kernel, X, Y, *, cache=None, verbose=False):
     TypeError
         if the kernel is a class, or cannot be called
     ValueError
-        if the kernel gives a matrix of another shape or values that are not finite, or there is a cache but the kernel,
-        say a lambda, cannot be pickled.
+        if the kernel gives a matrix of another shape or values that are not finite, or there is a
+        cache but the kernel, say a lambda, cannot be pickled.
     """
     if isinstance(kernel, type) or not callable(kernel):
         raise TypeError(
-            "kernel must be one such as RBF() (an instance, not the class), or a function of two arrays of "
+            "kernel must be one such as RBF() (an instance, not the class), or a function of two "
+            "arrays of "
             f"rows, got kernel={kernel!r}."
         )
     block_of = joblib.Memory(cache, verbose=0).cache(_block)
@@ -155,7 +173,8 @@ def kernel_blocks(kernel, X, Y, *, cache=None, verbose=False):
                 yield rows, block_of(kernel, X[rows], Y)
             except pickle.PicklingError as error:
                 raise ValueError(
-                    f"{kernel} cannot be told from other kernels, so its values cannot be kept in a cache: give RBF() "
+                    f"{kernel} cannot be told from other kernels, so its values cannot be kept in "
+                    "a cache: give RBF() "
                     "or a function of a module, for example, or cache=None."
                 ) from error
             bar.update(rows.stop - rows.start)
@@ -165,8 +184,10 @@ def _block(kernel, X, Y):
     block = np.asarray(kernel(X, Y))
     if block.shape != (len(X), len(Y)):
         raise ValueError(
-            f"{kernel} must give a matrix of shape ({len(X)}, {len(Y)}), one value a pair of rows, got {block.shape}."
+            f"{kernel} must give a matrix of shape ({len(X)}, {len(Y)}), one value a pair of rows, "
+            f"got {block.shape}."
         )
-    if not (isinstance(kernel, Kernel) or np.isfinite(block).all()):  # a Kernel has looked itself
+    # a Kernel has looked itself
+    if not (isinstance(kernel, Kernel) or np.isfinite(block).all()):
         raise ValueError(f"{kernel} gave values that are not finite for rows of X: scale the data.")
     return block

@@ -14,21 +14,25 @@ from handful.proxies.kernels import DTYPES, flattened
 from handful.trainers import kind_of
 from handful.types import Seed, readable, take_rows
 
-MOST_ROWS = 20_000  # that the forest and the singular vectors are fitted to
+# that the forest and the singular vectors are fitted to
+MOST_ROWS = 20_000
 
 
 class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
-    """Features whose inner products approximate the share of trees in which two rows fall into the same leaf.
+    """Features whose inner products approximate the share of trees in which two rows fall into the
+    same leaf.
 
-    A proxy for boosting and forests (ours; the paper's Section 3.5.2 proposes kernels for networks). The leaves of a
-    forest are the columns of a matrix of zeros and ones; its leading right singular vectors make few features of them.
-    Random trees (Geurts, Ernst and Wehenkel 2006, with cuts drawn without labels) suit what is not known yet; a forest
-    that was fitted to the labels looks where they change.
+    A proxy for boosting and forests (ours; the paper's Section 3.5.2 proposes kernels for
+    networks). The leaves of a forest are the columns of a matrix of zeros and ones; its leading
+    right singular vectors make few features of them. Random trees (Geurts, Ernst and Wehenkel 2006,
+    with cuts drawn without labels) suit what is not known yet; a forest that was fitted to the
+    labels looks where they change.
 
     Parameters
     ----------
-    forest : None for `RandomTreesEmbedding(100, max_depth=6)`, whose trees are drawn without labels; or a forest of
-        scikit-learn's, such as `ExtraTreesClassifier(100, max_leaf_nodes=32)`, that is fitted to them
+    forest : None for `RandomTreesEmbedding(100, max_depth=6)`, whose trees are drawn without
+        labels; or a forest of scikit-learn's, such as `ExtraTreesClassifier(100,
+        max_leaf_nodes=32)`, that is fitted to them
     n_components : int, number of features at most
     random_state : None, int or Generator, of the forest and of the singular vectors
 
@@ -54,9 +58,11 @@ class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
 
     @all_or_nothing
     def fit(self, X, y=None):
-        """Grow the forest on the rows of `X`, and labels or targets `y` unless its trees are random.
+        """Grow the forest on the rows of `X`, and labels or targets `y` unless its trees are
+        random.
 
-        Of more than 20,000 rows so many are drawn: more change the features little, and take longer.
+        Of more than 20,000 rows so many are drawn: more change the features little, and take
+        longer.
 
         Raises
         ------
@@ -72,7 +78,8 @@ class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
         forest = RandomTreesEmbedding(max_depth=6) if self.forest is None else self.forest
         if isinstance(forest, type) or not hasattr(forest, "apply"):
             raise TypeError(
-                "forest must have leaves to ask for, as ExtraTreesClassifier() has (an instance, not the class), got "
+                "forest must have leaves to ask for, as ExtraTreesClassifier() has (an instance, "
+                "not the class), got "
                 f"forest={forest!r}."
             )
         check_in_memory("TreeLeaves", X, y)
@@ -82,12 +89,16 @@ class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
         seeds = rng.integers(MAX_SEED, size=2).tolist()
         if len(X) > MOST_ROWS:
             rows = rng.choice(len(X), MOST_ROWS, replace=False)
-            X, y = X[rows], take_rows(y, rows)
+            X = X[rows]
+            y = take_rows(y, rows)
         self.forest_ = clone(forest).set_params(random_state=seeds[0]).fit(X, y)
-        self.encoder_ = OneHotEncoder(handle_unknown="ignore", dtype=np.float32).fit(self._leaf_numbers(X))
+        self.encoder_ = OneHotEncoder(handle_unknown="ignore", dtype=np.float32).fit(
+            self._leaf_numbers(X)
+        )
         leaves = self._leaves(X)
         rank = min(self.n_components, min(leaves.shape) - 1) or 1
-        with np.errstate(invalid="ignore", divide="ignore"):  # the explained share of no variance, which nobody reads
+        # the explained share of no variance, which nobody reads
+        with np.errstate(invalid="ignore", divide="ignore"):
             self.svd_ = TruncatedSVD(rank, random_state=seeds[1]).fit(leaves)
         self._n_features_out = rank
         return self
@@ -118,7 +129,8 @@ class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
         return validate_data(self, flattened(X), dtype=DTYPES, reset=reset)
 
     def _leaf_numbers(self, X):
-        return self.forest_.apply(X).reshape(len(X), -1)  # boosting has one tree a step and class
+        # boosting has one tree a step and class
+        return self.forest_.apply(X).reshape(len(X), -1)
 
     def _leaves(self, X):
         numbers = self._leaf_numbers(X)

@@ -1,7 +1,7 @@
 """Adaptive importance sampling: mixtures (VRM), bandits (VRB), k-DPPs, prioritised replay.
 
-`AdaptiveBatchSampler` and `Weighted`, which put any of these samplers under a torch DataLoader, need torch, which is
-imported when they are asked for.
+`AdaptiveBatchSampler` and `Weighted`, which put any of these samplers under a torch DataLoader,
+need torch, which is imported when they are asked for.
 """
 
 from handful.lazy import lazy_names

@@ -1,4 +1,5 @@
-"""Importance sampling learned point by point: the Variance Reducer Bandit (VRB), over a sum tree."""
+"""Importance sampling learned point by point: the Variance Reducer Bandit (VRB), over a sum
+tree."""
 
 from typing import Annotated
 
@@ -10,17 +11,20 @@ from handful.sampling.tree import build_tree, draw_leaves, leaves_of, set_leaves
 
 
 class BanditSampler(Sampler):
-    """Importance sampling that learns every point's probability (VRB; Borsos, Krause and Levy 2018).
+    """Importance sampling that learns every point's probability (VRB; Borsos, Krause and Levy
+    2018).
 
-    Keeps S_i = reg + the sum of l^2/q over the draws of point i, and draws i with probability
-    q(i) = (1 - theta) sqrt(S_i) / sum_j sqrt(S_j) + theta/n. O(log n) a draw and an update, by a sum tree.
+    Keeps S_i = reg + the sum of l^2/q over the draws of point i, and draws i with probability q(i)
+    = (1 - theta) sqrt(S_i) / sum_j sqrt(S_j) + theta/n. O(log n) a draw and an update, by a sum
+    tree.
 
     Parameters
     ----------
     n : int, number of points
     theta : float in [1e-12, 1], the uniform share
-    regularisation : float > 0 or None, reg; None takes n/theta times the mean squared loss of the first batch that has
-        a loss, the value of the regret bound with that mean for the bound on the squared losses
+    regularisation : float > 0 or None, reg; None takes n/theta times the mean squared loss of the
+        first batch that has a loss, the value of the regret bound with that mean for the bound on
+        the squared losses
     batch_size : int
     random_state : int, Generator, RandomState or None
 
@@ -41,24 +45,33 @@ class BanditSampler(Sampler):
 
     _state = (*Sampler._state, "regularisation", "_tree")
 
-    def __init__(self, n, *, theta=0.3, regularisation=None, batch_size=100, random_state=None) -> None:
-        self.theta, self.regularisation = theta, regularisation
+    def __init__(
+        self, n, *, theta=0.3, regularisation=None, batch_size=100, random_state=None
+    ) -> None:
+        self.theta = theta
+        self.regularisation = regularisation
         super().__init__(n, batch_size=batch_size, random_state=random_state)
         self._tree = build_tree(np.full((self.n, 1), np.sqrt(regularisation or 1.0)))
 
     @property
     def probabilities(self):
         """The distribution q that points are drawn from now, shape (n,)."""
-        return (1 - self.theta) * leaves_of(self._tree, self.n)[:, 0] / self._tree[1, 0] + self.theta / self.n
+        return (1 - self.theta) * leaves_of(self._tree, self.n)[:, 0] / self._tree[
+            1, 0
+        ] + self.theta / self.n
 
     def _draw(self):
         uniforms = self.rng.random((2, self.batch_size))
-        uniforms[0] = 1 - uniforms[0]  # those below theta draw uniformly
-        return draw_leaves(uniforms, np.array([1.0 - self.theta, self.theta]), self._tree, self.n)[:2]
+        # those below theta draw uniformly
+        uniforms[0] = 1 - uniforms[0]
+        return draw_leaves(uniforms, np.array([1.0 - self.theta, self.theta]), self._tree, self.n)[
+            :2
+        ]
 
     def _learn(self, drawn, losses):
         indices, weights = drawn
-        if self.regularisation is None:  # draws are uniform until a loss is seen, so the scale can still be set
+        # draws are uniform until a loss is seen, so the scale can still be set
+        if self.regularisation is None:
             mean = float((losses**2).mean())
             if mean == 0:
                 return
@@ -66,5 +79,6 @@ class BanditSampler(Sampler):
             self._tree = build_tree(np.full((self.n, 1), np.sqrt(self.regularisation)))
         drawn, draw = np.unique(indices, return_inverse=True)
         squares = leaves_of(self._tree, self.n)[drawn, 0] ** 2
-        squares += np.bincount(draw, losses**2 * weights * self.n)  # l^2/q; equal draws in one batch add up
+        # l^2/q; equal draws in one batch add up
+        squares += np.bincount(draw, losses**2 * weights * self.n)
         set_leaves(self._tree, drawn, np.sqrt(squares)[:, None])

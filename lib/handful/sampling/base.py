@@ -1,4 +1,5 @@
-"""The base class of all samplers of points (batches, importance weights, feedback) and the uniform sampler."""
+"""The base class of all samplers of points (batches, importance weights, feedback) and the uniform
+sampler."""
 
 from typing import Any
 
@@ -17,21 +18,24 @@ class Sampler(Stateful):
     """Draws batches of points with replacement and learns, where it can, from the losses they gave.
 
     ``sample() -> (indices, weights)``
-        `indices`, int array of shape (b,), drawn from q; `weights`, shape (b,), are 1/(n q(i)): their mean is
-        about one and ``(weights * losses).mean()`` estimates the mean loss over all n points without bias.
+        `indices`, int array of shape (b,), drawn from q; `weights`, shape (b,), are 1/(n q(i)):
+        their mean is about one and ``(weights * losses).mean()`` estimates the mean loss over all n
+        points without bias.
     ``update(losses)``
-        the feedback for the batch drawn last, shape (b,): the loss, or better the gradient norm, of each of
-        its points. With `indices` and `weights` it may answer any earlier batch.
+        the feedback for the batch drawn last, shape (b,): the loss, or better the gradient norm, of
+        each of its points. With `indices` and `weights` it may answer any earlier batch.
     ``state_dict()``, ``load_state_dict(state)``
-        what `torch.save` takes and `torch.load` reads by default; for a sampler that is made like this one.
+        what `torch.save` takes and `torch.load` reads by default; for a sampler that is made like
+        this one.
 
-    A sampler that was pickled, or whose state was loaded, goes on as if nothing had been: with the batch after the last
-    one that a DataLoader has handed over, however many its workers have fetched ahead (`AdaptiveBatchSampler`).
+    A sampler that was pickled, or whose state was loaded, goes on as if nothing had been: with the
+    batch after the last one that a DataLoader has handed over, however many its workers have
+    fetched ahead (`AdaptiveBatchSampler`).
 
-    A subclass implements `_draw() -> (indices, weights, ...)`, where what follows is for itself, and, if it learns,
-    `_learn(drawn, losses)` from such a tuple and `_drawn_earlier(indices, weights)`, which makes one of an earlier
-    batch. It annotates the types of its own options (`handful.options`), sets these before it calls `__init__`, and
-    adds to `_state` what changes.
+    A subclass implements `_draw() -> (indices, weights, ...)`, where what follows is for itself,
+    and, if it learns, `_learn(drawn, losses)` from such a tuple and `_drawn_earlier(indices,
+    weights)`, which makes one of an earlier batch. It annotates the types of its own options
+    (`handful.options`), sets these before it calls `__init__`, and adds to `_state` what changes.
 
     Parameters
     ----------
@@ -47,11 +51,16 @@ class Sampler(Stateful):
     _same = ("n", "batch_size")
 
     def __init__(self, n: int, *, batch_size: int, random_state: Seed) -> None:
-        self.n, self.batch_size = n, batch_size
+        self.n = n
+        self.batch_size = batch_size
         check_options(self)
         if batch_size > n:
-            raise ValueError(f"batch_size must be at most the number of points, got batch_size={batch_size} for n={n}.")
-        self.n, self.batch_size = int(n), int(batch_size)
+            raise ValueError(
+                f"batch_size must be at most the number of points, got batch_size={batch_size} for "
+                f"n={n}."
+            )
+        self.n = int(n)
+        self.batch_size = int(batch_size)
         self.rng = as_generator(random_state)
         self._last: Any = None
         self._next: list = []
@@ -70,12 +79,14 @@ class Sampler(Stateful):
 
     @property
     def _waiting(self):
-        # Batches that were drawn, but not delivered: by a loader that fetches ahead, before or after a state was taken.
+        # Batches that were drawn, but not delivered: by a loader that fetches ahead, before or
+        # after a state was taken.
         return [*(self._epoch.waiting() if self._epoch else []), *self._next]
 
     @_waiting.setter
     def _waiting(self, batches):
-        self._epoch, self._next = None, batches
+        self._epoch = None
+        self._next = batches
 
     @property
     def _delivered(self):
@@ -99,16 +110,18 @@ class Sampler(Stateful):
         """Draw a batch: `(indices, weights)`, both of shape (batch_size,)."""
         self._last = self._next.pop(0) if self._next else self._draw()
         indices, weights = self._last[:2]
-        return indices.copy(), weights.copy()  # the caller's to change, while `update` still needs what was drawn
+        # the caller's to change, while `update` still needs what was drawn
+        return indices.copy(), weights.copy()
 
     def update(self, losses: Table, indices: Any = None, weights: Any = None) -> None:
         """Take the feedback for one batch.
 
         Parameters
         ----------
-        losses : array or torch tensor, shape (b,), finite and not negative; what is to have a small variance
-            under the weights: the loss, or the norm of the point's gradient
-        indices, weights : what `sample` gave for that batch; needed only when it is not the latest one
+        losses : array or torch tensor, shape (b,), finite and not negative; what is to have a small
+            variance under the weights: the loss, or the norm of the point's gradient
+        indices, weights : what `sample` gave for that batch; needed only when it is not the latest
+            one
 
         Raises
         ------
@@ -120,26 +133,44 @@ class Sampler(Stateful):
         losses = as_vector(losses)
         if indices is None:
             if self._last is None:
-                raise RuntimeError("update() takes the losses of a drawn batch: call sample() first.")
+                raise RuntimeError(
+                    "update() takes the losses of a drawn batch: call sample() first."
+                )
             expected = self.batch_size
         else:
-            indices, weights = as_vector(indices, None), as_vector(weights)
+            indices = as_vector(indices, None)
+            weights = as_vector(weights)
             if indices.dtype.kind not in "iu":
-                raise ValueError(f"indices must be integers, got {indices.dtype}: update(losses, indices, weights).")
+                raise ValueError(
+                    f"indices must be integers, got {indices.dtype}: update(losses, indices, "
+                    "weights)."
+                )
             indices = indices.astype(np.int64)
             expected = len(indices)
-            if expected == 0 or indices.min() < 0 or indices.max() >= self.n or len(weights) != expected:
-                raise ValueError(f"an earlier batch needs indices in 0..{self.n - 1} and as many weights.")
+            if (
+                expected == 0
+                or indices.min() < 0
+                or indices.max() >= self.n
+                or len(weights) != expected
+            ):
+                raise ValueError(
+                    f"an earlier batch needs indices in 0..{self.n - 1} and as many weights."
+                )
             if not (np.isfinite(weights) & (weights > 0)).all():
                 raise ValueError("weights must be finite and positive, as sample() gave them.")
         if losses.shape != (expected,):
-            raise ValueError(f"losses must have shape ({expected},), one a drawn point, got {losses.shape}.")
+            raise ValueError(
+                f"losses must have shape ({expected},), one a drawn point, got {losses.shape}."
+            )
         check_losses(losses)
-        self._learn(self._last if indices is None else self._drawn_earlier(indices, weights), losses)
+        self._learn(
+            self._last if indices is None else self._drawn_earlier(indices, weights), losses
+        )
 
 
 def as_vector(values, dtype=np.float64):
-    """An array or torch tensor of real numbers as a contiguous array; TypeError for complex ones."""
+    """An array or torch tensor of real numbers as a contiguous array; TypeError for complex
+    ones."""
     check_in_memory("update", values)
     values = as_array(values)
     if np.iscomplexobj(values):
@@ -153,7 +184,8 @@ def check_losses(losses):
     if not good.all():
         bad = int(np.argmin(good))
         raise ValueError(
-            f"losses must be finite, not negative and below {LARGEST_LOSS:.0e}, as their squares are added up; got "
+            f"losses must be finite, not negative and below {LARGEST_LOSS:.0e}, as their squares "
+            "are added up; got "
             f"{losses[bad]} at position {bad}."
         )
 

@@ -9,7 +9,8 @@ from handful.types import as_array
 
 
 def check_probabilities(probabilities, *, uniform):
-    """The components as a float64 array whose rows add up to one, and whether the last is the uniform one.
+    """The components as a float64 array whose rows add up to one, and whether the last is the
+    uniform one.
 
     Parameters
     ----------
@@ -19,14 +20,16 @@ def check_probabilities(probabilities, *, uniform):
     Raises
     ------
     ValueError
-        for a wrong shape, NaN, negative entries, rows that do not add up to one, and, without a uniform
-        component, zeros: the weights could starve such a point, and its importance weight has no bound
+        for a wrong shape, NaN, negative entries, rows that do not add up to one, and, without a
+        uniform component, zeros: the weights could starve such a point, and its importance weight
+        has no bound
     """
     check_in_memory("probabilities", probabilities)
     p = np.ascontiguousarray(as_array(probabilities))
     if np.ndim(probabilities) == 1:
         raise ValueError(
-            f"probabilities must have shape (k, n), one distribution a row, got {p.shape}; of labels, one for each "
+            f"probabilities must have shape (k, n), one distribution a row, got {p.shape}; of "
+            "labels, one for each "
             "point, group_components(labels) makes them."
         )
     if p.dtype.kind not in "fiub":
@@ -35,16 +38,25 @@ def check_probabilities(probabilities, *, uniform):
     tolerance = 2.0**-8 if p.dtype in (np.float32, np.float16) else 1e-6
     p = p.astype(np.float64, copy=False)
     if p.ndim != 2 or p.size == 0:
-        raise ValueError(f"probabilities must have shape (k, n), one distribution a row, got {p.shape}.")
-    total, least, greatest = p.sum(axis=1), p.min(axis=1), p.max(axis=1)
+        raise ValueError(
+            f"probabilities must have shape (k, n), one distribution a row, got {p.shape}."
+        )
+    total = p.sum(axis=1)
+    least = p.min(axis=1)
+    greatest = p.max(axis=1)
     for j in range(len(p)):
         if not (least[j] >= 0 and np.isfinite(total[j])):
-            raise ValueError(f"probabilities must be finite and not negative; component {j} is not.")
+            raise ValueError(
+                f"probabilities must be finite and not negative; component {j} is not."
+            )
         if abs(total[j] - 1.0) > tolerance:
-            raise ValueError(f"each component must add up to one; component {j} adds up to {total[j]:.6g}.")
+            raise ValueError(
+                f"each component must add up to one; component {j} adds up to {total[j]:.6g}."
+            )
         if least[j] == 0 and not uniform:
             raise ValueError(
-                f"component {j} gives a point probability zero, and no uniform component reaches it; "
+                f"component {j} gives a point probability zero, and no uniform component reaches "
+                "it; "
                 "leave uniform=True."
             )
     is_uniform = uniform and greatest[-1] - least[-1] <= 1e-9 * greatest[-1]
@@ -54,7 +66,8 @@ def check_probabilities(probabilities, *, uniform):
 
 
 def group_components(labels, *, leak=1e-7):
-    """One component a group, proportional to 1 on the group and to `leak` elsewhere (VRM, section 6.1).
+    """One component a group, proportional to 1 on the group and to `leak` elsewhere (VRM, section
+    6.1).
 
     Parameters
     ----------
@@ -69,17 +82,20 @@ def group_components(labels, *, leak=1e-7):
     check_labels(labels, "the argument labels")
     labels = as_array(labels)
     if labels.ndim != 1 or not len(labels):
-        raise ValueError(f"labels must have shape (n,), the group of each point, got {labels.shape}.")
+        raise ValueError(
+            f"labels must have shape (n,), the group of each point, got {labels.shape}."
+        )
     check_number("leak", leak, least=0, why="it is the weight of the points outside")
     p = np.where(labels == np.unique(labels)[:, None], 1.0, float(leak))
     return p / p.sum(axis=1, keepdims=True)
 
 
 def distance_components(X, k, *, random_state=None, smoothing=0.1):
-    """Components for mini-batch k-means: far points of a random centre are likely (VRM, section 6.4).
+    """Components for mini-batch k-means: far points of a random centre are likely (VRM, section
+    6.4).
 
-    p_j(i) = (1 - smoothing) d(x_i, mu_j) / sum_l d(x_l, mu_j) + smoothing/n, with mu_j a random data point
-    and d the Euclidean distance.
+    p_j(i) = (1 - smoothing) d(x_i, mu_j) / sum_l d(x_l, mu_j) + smoothing/n, with mu_j a random
+    data point and d the Euclidean distance.
 
     Parameters
     ----------
@@ -95,11 +111,18 @@ def distance_components(X, k, *, random_state=None, smoothing=0.1):
     X = check_rows(X)
     n = len(X)
     check_integer("k", k, most=n, why="there are no more points")
-    check_number("smoothing", smoothing, least=1e-12, most=1, why="it is the uniform share, and must outlast rounding")
+    check_number(
+        "smoothing",
+        smoothing,
+        least=1e-12,
+        most=1,
+        why="it is the uniform share, and must outlast rounding",
+    )
     rng = as_generator(random_state)
     p = cdist(X[rng.choice(n, size=k, replace=False)], X)
     total = p.sum(axis=1, keepdims=True)
-    total[total == 0] = 1.0  # all points are equal: only the uniform share is left
+    # all points are equal: only the uniform share is left
+    total[total == 0] = 1.0
     p *= (1.0 - smoothing) / total
     p += (1.0 - p.sum(axis=1, keepdims=True)) / n
     return p

@@ -1,4 +1,5 @@
-"""Exact sampling from k-determinantal point processes, fast where the kernel is low rank plus identity."""
+"""Exact sampling from k-determinantal point processes, fast where the kernel is low rank plus
+identity."""
 
 import numpy as np
 from numba import njit
@@ -36,14 +37,17 @@ def log_binomial(n, k):
     return gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
 
 
-# The kernels get their buffers, sort nothing and hold no expressions of arrays: each would take a second to compile.
+# The kernels get their buffers, sort nothing and hold no expressions of arrays: each would take a
+# second to compile.
 
 
 @njit(cache=True)
-def _draw_set(rng, sizes, take, U, records, columns, basis, v, chosen):
-    """One k-DPP sample into `chosen`: `sizes` cumulates P(t), `take` [l, j] is P(eigenvector l | j to take of 0..l).
+def _draw_set(rng, sizes, take, U, records, columns, basis, v, chosen):  # noqa: PLR0912 (a kernel)
+    """One k-DPP sample into `chosen`: `sizes` cumulates P(t), `take` [l, j] is P(eigenvector l | j
+    to take of 0..l).
 
-    Buffers: `columns` and `v`, shape (k,), and `basis`, shape (k * k,), t numbers for each row chosen.
+    Buffers: `columns` and `v`, shape (k,), and `basis`, shape (k * k,), t numbers for each row
+    chosen.
     """
     n, r = U.shape
     t = 0
@@ -58,7 +62,8 @@ def _draw_set(rng, sizes, take, U, records, columns, basis, v, chosen):
             left -= 1
             columns[left] = m
     for a in range(t):
-        while True:  # propose by squared row length, accept by the share orthogonal to the chosen rows
+        # propose by squared row length, accept by the share orthogonal to the chosen rows
+        while True:
             i = draw_alias(records[columns[min(np.int64(rng.random() * t), t - 1)]], rng.random())
             length = 0.0
             for j in range(t):
@@ -91,7 +96,8 @@ def _draw_set(rng, sizes, take, U, records, columns, basis, v, chosen):
 
 
 def _epsilon(given, L):
-    # Epsilon of the type in which the float64 matrix L was computed; it may have been made a wider one since.
+    # Epsilon of the type in which the float64 matrix L was computed; it may have been made a wider
+    # one since.
     if hasattr(given, "detach") and given.is_floating_point():
         import torch
 
@@ -99,28 +105,32 @@ def _epsilon(given, L):
     if (np.round(L) == L).all():
         return np.finfo(np.float64).eps
     with np.errstate(over="ignore"):
-        made_in = next(kind for kind in (np.float16, np.float32, np.float64) if (L.astype(kind) == L).all())
+        made_in = next(
+            kind for kind in (np.float16, np.float32, np.float64) if (L.astype(kind) == L).all()
+        )
     return float(np.finfo(made_in).eps)
 
 
 class KDPP(Stateful):
     """Sets of k points, drawn with probability proportional to det(L_S), with L = X X' + shift I.
 
-    Points of a set are unlike each other: det(L_S) is the squared volume that the rows span, 0 for two equal rows. Long
-    rows span more and come more often, so standardise X or give them one length; `from_kernel` takes a kernel instead,
-    such as scikit-learn's `rbf_kernel(X)`, which measures distances alone. ``X[dpp.sample()]`` are the rows of a set.
+    Points of a set are unlike each other: det(L_S) is the squared volume that the rows span, 0 for
+    two equal rows. Long rows span more and come more often, so standardise X or give them one
+    length; `from_kernel` takes a kernel instead, such as scikit-learn's `rbf_kernel(X)`, which
+    measures distances alone. ``X[dpp.sample()]`` are the rows of a set.
 
-    Defined in Kulesza and Taskar (2012). Exact, and after the set-up independent of n: det(L_S) = sum over T
-    in S of ``shift^(k-|T|) det(X_T X_T')``, so a set is a sample T from the low-rank process (its size drawn first)
-    and a uniform choice of the remaining points. T is drawn from the eigenvectors of X X' by rejection with
-    one alias table an eigenvector. Set-up: O(n d^2); a sample: O(d + k^3 log k).
+    Defined in Kulesza and Taskar (2012). Exact, and after the set-up independent of n: det(L_S) =
+    sum over T in S of ``shift^(k-|T|) det(X_T X_T')``, so a set is a sample T from the low-rank
+    process (its size drawn first) and a uniform choice of the remaining points. T is drawn from the
+    eigenvectors of X X' by rejection with one alias table an eigenvector. Set-up: O(n d^2); a
+    sample: O(d + k^3 log k).
 
     Parameters
     ----------
     X : array, shape (n, d)
     k : int, points a set
-    shift : float >= 0, added to the diagonal of X X'; with 0 the rank of X, at most d, must be at least k. A large one
-        makes sets nearly uniform
+    shift : float >= 0, added to the diagonal of X X'; with 0 the rank of X, at most d, must be at
+        least k. A large one makes sets nearly uniform
     random_state : int, Generator, RandomState or None
 
     Attributes
@@ -157,10 +167,15 @@ class KDPP(Stateful):
         values = singular**2
         rank = int((values > max(1e-20 * values[0], np.finfo(float).tiny)).sum())
         if shift == 0 and rank < k:
-            raise ValueError(f"k={k} points cannot be drawn from a kernel of rank {rank}; give a shift above 0.")
-        self.n, self.k, self.shift = n, int(k), float(shift)
+            raise ValueError(
+                f"k={k} points cannot be drawn from a kernel of rank {rank}; give a shift above 0."
+            )
+        self.n = n
+        self.k = int(k)
+        self.shift = float(shift)
         self.rng = as_generator(random_state)
-        self._X, self._U = X, np.ascontiguousarray(U[:, :rank])
+        self._X = X
+        self._U = np.ascontiguousarray(U[:, :rank])
         values = values[:rank]
         table = log_elementary_symmetric(values, self.k)
         t = np.arange(min(self.k, rank) + 1)
@@ -176,16 +191,18 @@ class KDPP(Stateful):
 
     @classmethod
     def from_kernel(cls, L, k, *, random_state=None):
-        """The k-DPP of a kernel matrix L, shape (n, n), symmetric and positive semi-definite. O(n^3) set-up.
+        """The k-DPP of a kernel matrix L, shape (n, n), symmetric and positive semi-definite.
+        O(n^3) set-up.
 
-        The least eigenvalue becomes the shift, so that a low-rank-plus-identity kernel is found to be one. What
-        rounding may have made negative is zero: at most n times the epsilon of the type in which L was computed, and at
-        most a hundredth, of the largest eigenvalue.
+        The least eigenvalue becomes the shift, so that a low-rank-plus-identity kernel is found to
+        be one. What rounding may have made negative is zero: at most n times the epsilon of the
+        type in which L was computed, and at most a hundredth, of the largest eigenvalue.
 
         Raises
         ------
         ValueError
-            for a matrix that is not symmetric or has a negative eigenvalue, and for k above its rank
+            for a matrix that is not symmetric or has a negative eigenvalue, and for k above its
+            rank
         """
         given = L
         L = check_rows(L, "L").astype(np.float64)
@@ -194,30 +211,48 @@ class KDPP(Stateful):
         epsilon = _epsilon(given, L)
         rounding = min(len(L) * epsilon, LARGEST_ROUNDING)
         if not np.allclose(L, L.T, atol=max(1e-8, rounding) * np.abs(L).max()):
-            raise ValueError(f"a kernel must be a symmetric matrix; L - L' has entries of {np.abs(L - L.T).max():.3g}.")
+            raise ValueError(
+                "a kernel must be a symmetric matrix; L - L' has entries of "
+                f"{np.abs(L - L.T).max():.3g}."
+            )
         values, vectors = np.linalg.eigh((L + L.T) / 2)
         largest = max(values[-1], 0.0)
         tolerance = max(rounding, 1e-10) * largest
         if values[0] < -tolerance:
             raise ValueError(
-                f"a kernel must be positive semi-definite; its least eigenvalue is {values[0]:.3g}, more than rounding "
+                "a kernel must be positive semi-definite; its least eigenvalue is "
+                f"{values[0]:.3g}, more than rounding "
                 f"explains ({-tolerance:.1g})."
             )
-        # The negative ones tell how large rounding is, and positive ones of that size are no better.
+        # The negative ones tell how large rounding is, and positive ones of that size are no
+        # better.
         zero = max(1e-10 * largest, epsilon * largest, -2 * values[0])
         shift = values[0] if values[0] > zero else 0.0
         kept = values - shift > zero
-        if not kept.any():  # a multiple of the identity: all sets are equally likely
+        # a multiple of the identity: all sets are equally likely
+        if not kept.any():
             return cls(np.zeros((len(L), 1)), k, shift=shift, random_state=random_state)
         factor = vectors[:, kept] * np.sqrt(values[kept] - shift)
         return cls(factor, k, shift=shift, random_state=random_state)
 
     def sample(self, rng=None):
-        """One set, int array of shape (k,), ascending; `rng` is a numpy Generator, None the one of `random_state`."""
+        """One set, int array of shape (k,), ascending; `rng` is a numpy Generator, None the one of
+        `random_state`."""
         rng = self.rng if rng is None else rng
         k = self.k
-        columns, chosen = np.empty(k, np.int64), np.empty(k, np.int64)
-        _draw_set(rng, self._sizes, self._take, self._U, self._records, columns, np.empty(k * k), np.empty(k), chosen)
+        columns = np.empty(k, np.int64)
+        chosen = np.empty(k, np.int64)
+        _draw_set(
+            rng,
+            self._sizes,
+            self._take,
+            self._U,
+            self._records,
+            columns,
+            np.empty(k * k),
+            np.empty(k),
+            chosen,
+        )
         chosen.sort()
         return chosen
 
@@ -229,7 +264,9 @@ class KDPP(Stateful):
         indices = np.asarray(indices)
         integers = indices.shape == (self.k,) and indices.dtype.kind in "iu"
         if not integers or indices.min() < 0 or indices.max() >= self.n:
-            raise ValueError(f"indices must be {self.k} integers in 0..{self.n - 1}, got {indices!s:.60}.")
+            raise ValueError(
+                f"indices must be {self.k} integers in 0..{self.n - 1}, got {indices!s:.60}."
+            )
         rows = self._X[indices]
         kernel = rows @ rows.T + self.shift * np.eye(self.k)
         scale = np.sqrt(kernel.diagonal())
@@ -239,6 +276,7 @@ class KDPP(Stateful):
             pivots = np.linalg.cholesky(kernel / scale / scale[:, None]).diagonal()
         except np.linalg.LinAlgError:
             return -np.inf
-        if pivots.min() < 1e-7:  # singular but for rounding
+        # singular but for rounding
+        if pivots.min() < 1e-7:
             return -np.inf
         return float(2 * np.log(scale * pivots).sum()) - self.log_normaliser

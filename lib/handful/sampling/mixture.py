@@ -17,8 +17,8 @@ from handful.types import Seed, Table
 def _draw_batch(uniforms, w, tables, densities, rows, indices, weights):
     """Draw b points; fills `rows`, shape (b, k), with n p(i), `indices` and `weights`, shape (b,).
 
-    `tables`, shape (m, n), holds the alias tables of the components but the uniform one, `densities`, shape (n, m), n
-    times their probabilities.
+    `tables`, shape (m, n), holds the alias tables of the components but the uniform one,
+    `densities`, shape (n, m), n times their probabilities.
     """
     b, k = rows.shape
     n, m = densities.shape
@@ -26,11 +26,14 @@ def _draw_batch(uniforms, w, tables, densities, rows, indices, weights):
     for j in range(k):
         total += w[j]
     for i in range(b):
-        u, component, cumulative = uniforms[i] * total, 0, w[0]
+        u = uniforms[i] * total
+        component = 0
+        cumulative = w[0]
         while component < k - 1 and u >= cumulative:
             component += 1
             cumulative += w[component]
-        while w[component] <= 0.0:  # if rounding makes u the total, skip last weights of zero
+        # if rounding makes u the total, skip last weights of zero
+        while w[component] <= 0.0:
             component -= 1
         # The position of u within its component is uniform again.
         place = (u - cumulative + w[component]) / w[component]
@@ -56,12 +59,13 @@ class FixedMixture(Mixed, Sampler):
 
     Parameters
     ----------
-    probabilities : array, shape (k, n), one distribution over the n points a row, each adding up to one
-    mixture_weights : array, shape (k,) with `uniform` False, otherwise (k + 1,) with the uniform component's
-        last (k when the last row is uniform already); default: all equal
+    probabilities : array, shape (k, n), one distribution over the n points a row, each adding up to
+        one
+    mixture_weights : array, shape (k,) with `uniform` False, otherwise (k + 1,) with the uniform
+        component's last (k when the last row is uniform already); default: all equal
     batch_size : int
-    uniform : bool, append the uniform distribution unless the last row is uniform already. Without it every
-        point needs a positive probability in every component.
+    uniform : bool, append the uniform distribution unless the last row is uniform already. Without
+        it every point needs a positive probability in every component.
     random_state : int, Generator, RandomState or None
 
     Attributes
@@ -88,7 +92,9 @@ class FixedMixture(Mixed, Sampler):
         random_state: Seed = None,
     ) -> None:
         self._uniform = uniform
-        super().__init__(self._set_tables(probabilities), batch_size=batch_size, random_state=random_state)
+        super().__init__(
+            self._set_tables(probabilities), batch_size=batch_size, random_state=random_state
+        )
         if mixture_weights is None:
             mixture_weights = np.full(self.k, 1.0 / self.k)
         self._w = check_mixture_weights(mixture_weights, self.k)
@@ -98,21 +104,26 @@ class FixedMixture(Mixed, Sampler):
         probabilities, has_uniform = check_probabilities(probabilities, uniform=self._uniform)
         m = len(probabilities) - has_uniform
         self.k = m + self._uniform
-        self._alias_tables, n = alias_records(probabilities[:m]), probabilities.shape[1]
+        self._alias_tables = alias_records(probabilities[:m])
+        n = probabilities.shape[1]
         self._densities = np.ascontiguousarray((probabilities[:m] * n).T, dtype=np.float32)
         return n
 
     def set_probabilities(self, probabilities: Table) -> Any:
-        """Replace the components by others of the same number, keeping the weights (time-varying p_t of VRM).
+        """Replace the components by others of the same number, keeping the weights (time-varying
+        p_t of VRM).
 
         O(k n). Call it between an update and the next sample.
         """
-        k, n = self.k, self.n
+        k = self.k
+        n = self.n
         if np.shape(probabilities) not in ((k, n), (k - self._uniform, n)):
             raise ValueError(f"the new components must be like the old, {k} over {n} points.")
         self._set_tables(probabilities)
         if self.k != k:
-            raise ValueError(f"the new components count {self.k} with the uniform one, not {k} as the old.")
+            raise ValueError(
+                f"the new components count {self.k} with the uniform one, not {k} as the old."
+            )
         self._are_replaced = True
 
     @property
@@ -124,7 +135,8 @@ class FixedMixture(Mixed, Sampler):
     def _replaced(self, components):
         self._are_replaced = components is not None
         if self._are_replaced:
-            self._alias_tables, self._densities = components[0].view(np.uint64), components[1]
+            self._alias_tables = components[0].view(np.uint64)
+            self._densities = components[1]
 
     @property
     def probabilities(self) -> Any:
@@ -134,45 +146,52 @@ class FixedMixture(Mixed, Sampler):
         return q / self.n
 
     def _draw(self):
-        indices, weights = np.empty(self.batch_size, np.int64), np.empty(self.batch_size)
-        rows = np.empty((self.batch_size, self.k))  # n p_j(i)
+        indices = np.empty(self.batch_size, np.int64)
+        weights = np.empty(self.batch_size)
+        # n p_j(i)
+        rows = np.empty((self.batch_size, self.k))
         uniforms = self.rng.random(self.batch_size)
         _draw_batch(uniforms, self._w, self._alias_tables, self._densities, rows, indices, weights)
         return indices, weights, rows
 
 
 class MixtureSampler(Learning, FixedMixture):
-    """Importance sampling that learns which of the given distributions to sample from (VRM, Algorithm 2).
+    """Importance sampling that learns which of the given distributions to sample from (VRM,
+    Algorithm 2).
 
-    The mixture weights follow online Newton steps on the variance of the estimated mean; by Theorem 5 they
-    do as well as the best fixed mixture in the long run. In each training step, draw a batch with `sample`, multiply
-    its losses by the weights, so that their mean estimates the mean over all points without bias, and give the losses
-    to `update`, as the example does; without `update` it learns nothing. One update costs O(k^2) and a projection. A
-    torch DataLoader takes it as
+    The mixture weights follow online Newton steps on the variance of the estimated mean; by Theorem
+    5 they do as well as the best fixed mixture in the long run. In each training step, draw a batch
+    with `sample`, multiply its losses by the weights, so that their mean estimates the mean over
+    all points without bias, and give the losses to `update`, as the example does; without `update`
+    it learns nothing. One update costs O(k^2) and a projection. A torch DataLoader takes it as
     ``batch_sampler=AdaptiveBatchSampler(sampler)``, see `handful.sampling.AdaptiveBatchSampler`.
 
     Parameters
     ----------
-    probabilities : array, shape (k, n), one distribution over the n points a row, each adding up to one;
-        `group_components` makes them from classes or clusters, `distance_components` from distances to centers
+    probabilities : array, shape (k, n), one distribution over the n points a row, each adding up to
+        one; `group_components` makes them from classes or clusters, `distance_components` from
+        distances to centers
     beta : float, inverse step length; smaller moves faster
     gamma : float in [0, 1], least share of the uniform component; weights never exceed 1/gamma
-    eps : float, H starts as eps I: larger moves slower at first, so that single draws do not decide early
+    eps : float, H starts as eps I: larger moves slower at first, so that single draws do not decide
+        early
     batch_size : int, points a call of `sample`
-    uniform : bool, append the uniform distribution unless the last row is uniform already. Without it every
-        point needs a positive probability in every component, and gamma bounds the last one's share.
-    scale : None (default) measures squared losses in units of their running mean, so that beta, gamma and eps
-        mean the same for every data set; a number divides the paper's f(w) by it, as the authors' code does
+    uniform : bool, append the uniform distribution unless the last row is uniform already. Without
+        it every point needs a positive probability in every component, and gamma bounds the last
+        one's share.
+    scale : None (default) measures squared losses in units of their running mean, so that beta,
+        gamma and eps mean the same for every data set; a number divides the paper's f(w) by it, as
+        the authors' code does
     random_state : int, Generator, RandomState or None
 
     Notes
     -----
-    VRM is Borsos, Curi, Levy and Krause, Online Variance Reduction with Mixtures (ICML 2019). It prints no beta, gamma
-    or eps. Ours were chosen on its blobs (section 6.1), where a batch is one draw: with a small eps the first draws
-    that show a loss decide, and the weights can end on a wrong blob. With batches of 100, ``beta=10, eps=1`` works as
-    well.
-    The authors' code takes beta=10, eps=.1 and scale=1e14, draws a batch from one component, and ends its projection
-    after five gradient steps, none of which is in the text.
+    VRM is Borsos, Curi, Levy and Krause, Online Variance Reduction with Mixtures (ICML 2019). It
+    prints no beta, gamma or eps. Ours were chosen on its blobs (section 6.1), where a batch is one
+    draw: with a small eps the first draws that show a loss decide, and the weights can end on a
+    wrong blob. With batches of 100, ``beta=10, eps=1`` works as well. The authors' code takes
+    beta=10, eps=.1 and scale=1e14, draws a batch from one component, and ends its projection after
+    five gradient steps, none of which is in the text.
 
     Examples
     --------
@@ -182,7 +201,8 @@ class MixtureSampler(Learning, FixedMixture):
     >>> sampler = MixtureSampler(group_components(groups), random_state=0)
     >>> for step in range(200):
     ...     indices, weights = sampler.sample()
-    ...     estimate = (weights * losses[indices]).mean()  # of losses.mean(); to train, take its gradient
+    ...     # An estimate of losses.mean(); to train, take its gradient.
+    ...     estimate = (weights * losses[indices]).mean()
     ...     sampler.update(losses[indices])
     >>> int(sampler.mixture_weights.argmax())  # of group 0, group 1 and the uniform distribution
     1
@@ -204,9 +224,15 @@ class MixtureSampler(Learning, FixedMixture):
         scale: float | None = None,
         random_state: Seed = None,
     ) -> None:
-        self.beta, self.gamma, self.eps, self.scale = beta, gamma, eps, scale
-        super().__init__(probabilities, batch_size=batch_size, uniform=uniform, random_state=random_state)
-        scale = None if scale is None else scale / self.n**2  # the learner's cost is f(w)/n^2
+        self.beta = beta
+        self.gamma = gamma
+        self.eps = eps
+        self.scale = scale
+        super().__init__(
+            probabilities, batch_size=batch_size, uniform=uniform, random_state=random_state
+        )
+        # the learner's cost is f(w)/n^2
+        scale = None if scale is None else scale / self.n**2
         self._learner = NewtonLearner(self.k, beta=beta, gamma=gamma, eps=eps, scale=scale)
         self._w = self._learner.w
 

@@ -1,4 +1,5 @@
-"""The online Newton step on the restricted simplex, by which VRM learns with full and with bandit feedback.
+"""The online Newton step on the restricted simplex, by which VRM learns with full and with bandit
+feedback.
 
 Everything here is about k mixture weights, with k about 10; the data do not appear.
 """
@@ -14,12 +15,13 @@ from handful.sampling.state import Stateful
 
 
 @njit(cache=True)
-def newton_step(w, H, g, beta, gamma):
+def newton_step(w, H, g, beta, gamma):  # noqa: PLR0912 (a kernel)
     """Lines 5-7 of VRM's Algorithms 1 and 2: update H, step, project in the norm of H; in place.
 
-    The projection is the minimiser of (v - t)' H (v - t) over the simplex with v_k >= gamma, found by a primal
-    active-set method: exact, a few k x k factorisations from a start near the solution. The step's end
-    t = w - inverse(H) g / beta enters only as H t, so that the inverse is not needed.
+    The projection is the minimiser of (v - t)' H (v - t) over the simplex with v_k >= gamma, found
+    by a primal active-set method: exact, a few k x k factorisations from a start near the solution.
+    The step's end t = w - inverse(H) g / beta enters only as H t, so that the inverse is not
+    needed.
 
     Parameters
     ----------
@@ -32,7 +34,8 @@ def newton_step(w, H, g, beta, gamma):
     mass = 1.0 - gamma
     work = np.empty((k, k + 4))
     # Its columns: a matrix (k of them), a solution for `pull` and one for ones, then these two.
-    PULL, FREE = k + 2, k + 3
+    PULL = k + 2
+    FREE = k + 3
     for i in range(k):
         pull = -g[i] / beta
         for j in range(k):
@@ -47,17 +50,21 @@ def newton_step(w, H, g, beta, gamma):
             w[i] = gamma if i == k - 1 else 0.0
     if mass <= 0.0:
         return
-    for _ in range(50 * k):  # the objective falls, so it ends without a cap; the cap is for rounding
-        # Solve H x = pull and H y = 1 in the free entries, with rows of the identity for all others.
+    # the objective falls, so it ends without a cap; the cap is for rounding
+    for _ in range(50 * k):
+        # Solve H x = pull and H y = 1 in the free entries, with rows of the identity for all
+        # others.
         for i in range(k):
             free = work[i, FREE]
             for j in range(k):
                 work[i, j] = H[i, j] * free * work[j, FREE]
             if free == 0.0:
                 work[i, i] = 1.0
-            work[i, k], work[i, k + 1] = work[i, PULL] * free, free
+            work[i, k] = work[i, PULL] * free
+            work[i, k + 1] = free
         for p in range(k):
-            least = 1e-15 * H[p, p]  # rounding may leave nothing
+            # rounding may leave nothing
+            least = 1e-15 * H[p, p]
             if work[p, p] < least:
                 work[p, p] = least
             for i in range(p + 1, k):
@@ -65,7 +72,8 @@ def newton_step(w, H, g, beta, gamma):
                 if factor != 0.0:
                     for j in range(p + 1, k + 2):
                         work[i, j] -= factor * work[p, j]
-        total, total_ones = 0.0, 0.0
+        total = 0.0
+        total_ones = 0.0
         for i in range(k - 1, -1, -1):
             for c in range(k, k + 2):
                 rest = work[i, c]
@@ -75,12 +83,14 @@ def newton_step(w, H, g, beta, gamma):
             total += work[i, k]
             total_ones += work[i, k + 1]
         multiplier = (mass - total) / total_ones
-        step, changed = 1.0, -1
+        step = 1.0
+        changed = -1
         for i in range(k):
             x = work[i, k] + multiplier * work[i, k + 1]
             work[i, k] = x
             if x < 0.0 and w[i] < step * (w[i] - x):
-                step, changed = w[i] / (w[i] - x), i
+                step = w[i] / (w[i] - x)
+                changed = i
         for i in range(k):
             w[i] += step * (work[i, k] - w[i])
         if changed >= 0:
@@ -89,12 +99,14 @@ def newton_step(w, H, g, beta, gamma):
         least = 0.0
         for i in range(k):
             if work[i, FREE] == 0.0:
-                slope, size = -work[i, PULL] - multiplier, abs(work[i, PULL]) + abs(multiplier)
+                slope = -work[i, PULL] - multiplier
+                size = abs(work[i, PULL]) + abs(multiplier)
                 for j in range(k):
                     slope += H[i, j] * w[j]
                     size += abs(H[i, j] * w[j])
                 if slope < least and slope < -1e-13 * size:
-                    changed, least = i, slope
+                    changed = i
+                    least = slope
         if changed < 0:
             break
         work[changed, FREE] = 1.0
@@ -110,7 +122,8 @@ def newton_step(w, H, g, beta, gamma):
 
 @njit(cache=True)
 def batch_gradient(rows, weights, losses, memory, scale, g):
-    """Add the gradient of a batch's cost to `g` (VRM, Algorithm 2 with the delayed feedback of section 6.4).
+    """Add the gradient of a batch's cost to `g` (VRM, Algorithm 2 with the delayed feedback of
+    section 6.4).
 
     Parameters
     ----------
@@ -154,13 +167,18 @@ class Mixed:
 class Learning(Mixed):
     """Base of those that learn the weights by a `NewtonLearner`, and its options."""
 
-    beta: Annotated[float, number(least=1e-15, why="from a longer step there is no way back to the simplex")]
-    gamma: Annotated[float, number(least=0, most=1, why="it is the least share of the uniform component")]
+    beta: Annotated[
+        float, number(least=1e-15, why="from a longer step there is no way back to the simplex")
+    ]
+    gamma: Annotated[
+        float, number(least=0, most=1, why="it is the least share of the uniform component")
+    ]
     eps: Positive
 
 
 def check_mixture_weights(weights, k):
-    """`weights` as a new float array; ValueError unless they are `k` numbers >= 0 that add up to one."""
+    """`weights` as a new float array; ValueError unless they are `k` numbers >= 0 that add up to
+    one."""
     w = np.array(weights, dtype=np.float64)
     if w.shape != (k,) or not (w >= 0).all() or abs(w.sum() - 1.0) > 1e-6:
         raise ValueError(f"mixture_weights must be {k} numbers >= 0 that add up to one, got {w}.")
@@ -168,7 +186,8 @@ def check_mixture_weights(weights, k):
 
 
 class NewtonLearner(Stateful):
-    """Mixture weights learned by online Newton steps; samplers that are `Learning` hold one, and check its options.
+    """Mixture weights learned by online Newton steps; samplers that are `Learning` hold one, and
+    check its options.
 
     Parameters
     ----------
@@ -176,8 +195,8 @@ class NewtonLearner(Stateful):
     beta : float of at least 1e-15, inverse step length
     gamma : float in [0, 1], least weight of the last component
     eps : float > 0, H starts as eps I
-    scale : None divides squared losses by the running mean of r l^2, so that beta, gamma and eps have no
-        units; a number divides the cost f(w)/n^2 by it
+    scale : None divides squared losses by the running mean of r l^2, so that beta, gamma and eps
+        have no units; a number divides the cost f(w)/n^2 by it
 
     Attributes
     ----------
@@ -189,19 +208,25 @@ class NewtonLearner(Stateful):
     def __init__(self, k, *, beta, gamma, eps, scale=None) -> None:
         self.w = np.full(k, 1.0 / k)
         if gamma > 1.0 / k:
-            self.w[:-1], self.w[-1] = (1.0 - gamma) / (k - 1), gamma
-        self.H, self.memory = eps * np.eye(k), np.zeros(2)
+            self.w[:-1] = (1.0 - gamma) / (k - 1)
+            self.w[-1] = gamma
+        self.H = eps * np.eye(k)
+        self.memory = np.zeros(2)
         self.settings = float(beta), float(gamma), float(scale or 0.0)
 
     def step(self, rows, weights, losses):
-        """One update from a batch; see `batch_gradient`. ValueError for losses out of range, see `check_losses`."""
+        """One update from a batch; see `batch_gradient`. ValueError for losses out of range, see
+        `check_losses`."""
         check_losses(losses)
         g = np.zeros(len(self.w))
         if batch_gradient(rows, weights, losses, self.memory, self.settings[2], g):
             self.gradient_step(g)
 
     def gradient_step(self, g):
-        """One update from the gradient `g`, shape (k,), of the round's cost (VRM, Algorithm 1, lines 5-7)."""
+        """One update from the gradient `g`, shape (k,), of the round's cost (VRM, Algorithm 1,
+        lines 5-7)."""
         if not np.abs(g).max() < LARGEST_LOSS:
-            raise ValueError("the losses overflow in units of scale, as their squares are added up: raise scale.")
+            raise ValueError(
+                "the losses overflow in units of scale, as their squares are added up: raise scale."
+            )
         newton_step(self.w, self.H, g, *self.settings[:2])

@@ -1,4 +1,5 @@
-"""Prioritised replay with any number of (alpha, eps) settings, over one sum tree (VRM, section 6.3)."""
+"""Prioritised replay with any number of (alpha, eps) settings, over one sum tree (VRM, section
+6.3)."""
 
 import numpy as np
 
@@ -15,12 +16,14 @@ GRID = tuple((alpha, eps) for alpha in (0.1, 0.5, 0.9) for eps in (0.01, 0.1, 1.
 
 
 class PrioritizedReplay(Learning, Sampler):
-    """Which transitions of a replay buffer to learn from: a learned mixture of prioritised samplers.
+    """Which transitions of a replay buffer to learn from: a learned mixture of prioritised
+    samplers.
 
-    Component j draws transition i with probability proportional to ``(|delta_i| + eps_j)^alpha_j``, delta_i its
-    last temporal-difference error (Schaul et al. 2016); the uniform component comes last. The buffer of
-    transitions itself is the caller's: this class deals in slots. Errors of transitions that are gone, because `add`
-    gave their slots to others between `sample` and `update`, are dropped.
+    Component j draws transition i with probability proportional to ``(|delta_i| + eps_j)^alpha_j``,
+    delta_i its last temporal-difference error (Schaul et al. 2016); the uniform component comes
+    last. The buffer of transitions itself is the caller's: this class deals in slots. Errors of
+    transitions that are gone, because `add` gave their slots to others between `sample` and
+    `update`, are dropped.
 
     Parameters
     ----------
@@ -61,21 +64,29 @@ class PrioritizedReplay(Learning, Sampler):
         batch_size=64,
         random_state=None,
     ) -> None:
-        self.capacity, self.beta, self.gamma, self.eps = capacity, beta, gamma, eps
+        self.capacity = capacity
+        self.beta = beta
+        self.gamma = gamma
+        self.eps = eps
         check_integer("capacity", capacity, of=self)
         super().__init__(capacity, batch_size=batch_size, random_state=random_state)
         pairs = np.asarray(components, dtype=np.float64)
         good = pairs.ndim == 2 and pairs.shape[1] == 2 and len(pairs) and np.isfinite(pairs).all()
         if not good or pairs.min() < 0 or not pairs[:, 1].all():
             raise ValueError(f"components must be pairs (alpha >= 0, eps > 0), got {components}.")
-        self.n, self._at, self._greatest = 0, 0, 1.0
-        self._n_added, self._n_drawn = 0, 0
-        self._transitions = np.full(self.capacity, -1)  # which one lies in each slot, counted from the first
+        self.n = 0
+        self._at = 0
+        self._greatest = 1.0
+        self._n_added = 0
+        self._n_drawn = 0
+        # which one lies in each slot, counted from the first
+        self._transitions = np.full(self.capacity, -1)
         self._open: list = []
         self._alphas, self._epsilons = pairs.T
         self._tree = build_tree(np.zeros((self.capacity, len(pairs))))
         self._learner = NewtonLearner(len(pairs) + 1, beta=beta, gamma=gamma, eps=eps)
-        self._fixed, self._w = mixture_weights is not None, self._learner.w
+        self._fixed = mixture_weights is not None
+        self._w = self._learner.w
         if self._fixed:
             self._w = check_mixture_weights(mixture_weights, len(pairs) + 1)
 
@@ -86,7 +97,8 @@ class PrioritizedReplay(Learning, Sampler):
         return leaves_of(self._tree, self.n) / self._tree[1] @ w[:-1] + w[-1] / self.n
 
     def add(self, count=1):
-        """Slots for `count` new transitions, int array; each starts with the greatest error seen so far."""
+        """Slots for `count` new transitions, int array; each starts with the greatest error seen so
+        far."""
         check_integer("count", count, most=self.capacity, why="that is the capacity")
         slots = (self._at + np.arange(count)) % self.capacity
         set_leaves(self._tree, slots, self._priorities(np.full(count, self._greatest)))
@@ -99,8 +111,9 @@ class PrioritizedReplay(Learning, Sampler):
     def update(self, errors, indices=None, weights=None):
         """Take the temporal-difference errors of a batch, of either sign; see `Sampler.update`.
 
-        The errors of transitions whose slots have been used again since `sample` are dropped. With `indices` and
-        `weights` that is known for the last 64 batches that wait for their errors; give the weights of `sample`.
+        The errors of transitions whose slots have been used again since `sample` are dropped. With
+        `indices` and `weights` that is known for the last 64 batches that wait for their errors;
+        give the weights of `sample`.
         """
         super().update(np.abs(as_vector(errors)), indices, weights)
 
@@ -109,7 +122,8 @@ class PrioritizedReplay(Learning, Sampler):
             found = (errors[:, None] + self._epsilons) ** self._alphas
         if not ((found > 0) & (found < LARGEST / self.capacity)).all():
             raise ValueError(
-                f"(|error| + eps)^alpha must be a positive finite number, got {found.min()}, {found.max()}."
+                f"(|error| + eps)^alpha must be a positive finite number, got {found.min()}, "
+                f"{found.max()}."
             )
         return found
 
@@ -125,10 +139,14 @@ class PrioritizedReplay(Learning, Sampler):
         return drawn
 
     def _drawn_earlier(self, indices, weights):
-        # A slot may have been drawn in several open batches. The first that holds all draws is meant, or else for each
-        # draw the one with the nearest weight. Weights are compared as a loader delivers them, in float32.
-        rows = np.c_[self.n * leaves_of(self._tree, self.n)[indices] / self._tree[1], np.ones(len(indices))]
-        transitions, number = self._transitions[indices], np.full(len(indices), -1)
+        # A slot may have been drawn in several open batches. The first that holds all draws is
+        # meant, or else for each draw the one with the nearest weight. Weights are compared as a
+        # loader delivers them, in float32.
+        rows = np.c_[
+            self.n * leaves_of(self._tree, self.n)[indices] / self._tree[1], np.ones(len(indices))
+        ]
+        transitions = self._transitions[indices]
+        number = np.full(len(indices), -1)
         if self._open:
             slots, open_weights, *others = (np.concatenate(part) for part in zip(*self._open))
             given = weights.astype(np.float32)[:, None]

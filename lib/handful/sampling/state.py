@@ -1,4 +1,5 @@
-"""States of samplers as dictionaries of plain tensors and numbers, which `torch.load` reads by default."""
+"""States of samplers as dictionaries of plain tensors and numbers, which `torch.load` reads by
+default."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,17 +8,19 @@ import numpy as np
 
 
 class Stateful:
-    """Base of what has a state: `state_dict` and `load_state_dict`, as torch and torchdata's loaders ask for them.
+    """Base of what has a state: `state_dict` and `load_state_dict`, as torch and torchdata's
+    loaders ask for them.
 
-    A subclass names in `_state` the attributes that change while it works, and in `_same` those that the sampler which
-    a state is loaded into must have in common with the one that it is from.
+    A subclass names in `_state` the attributes that change while it works, and in `_same` those
+    that the sampler which a state is loaded into must have in common with the one that it is from.
     """
 
     _state: tuple[str, ...] = ()
     _same: tuple[str, ...] = ()
 
     def state_dict(self) -> dict[str, Any]:
-        """The state, as tensors, numbers, words, lists and dictionaries of these: all that ``torch.save`` needs.
+        """The state, as tensors, numbers, words, lists and dictionaries of these: all that
+        ``torch.save`` needs.
 
         What the constructor was given is not in it.
 
@@ -26,10 +29,13 @@ class Stateful:
         ImportError
             without torch; ``pickle`` does without it
         """
-        return {name.lstrip("_"): _plain(getattr(self, name)) for name in (*self._same, *self._state)}
+        return {
+            name.lstrip("_"): _plain(getattr(self, name)) for name in (*self._same, *self._state)
+        }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on where another one was, which was made with the same arguments, when `state_dict` was taken.
+        """Go on where another one was, which was made with the same arguments, when `state_dict`
+        was taken.
 
         Raises
         ------
@@ -39,13 +45,18 @@ class Stateful:
         names = {name.lstrip("_"): name for name in (*self._same, *self._state)}
         if set(names) != set(state_dict):
             raise ValueError(
-                f"the state of a {type(self).__name__} has the entries {sorted(names)}, got {sorted(state_dict)}: "
+                f"the state of a {type(self).__name__} has the entries {sorted(names)}, got "
+                f"{sorted(state_dict)}: "
                 "load it into a sampler that is made like the one that it is from."
             )
         for name in self._same:
-            mine, other = getattr(self, name), state_dict[name.lstrip("_")]
+            mine = getattr(self, name)
+            other = state_dict[name.lstrip("_")]
             if mine != other:
-                raise ValueError(f"the state is of a {type(self).__name__} with {name}={other}, this one has {mine}.")
+                raise ValueError(
+                    f"the state is of a {type(self).__name__} with {name}={other}, this one has "
+                    f"{mine}."
+                )
         for key, name in names.items():
             _check(key, state_dict[key], getattr(self, name))
         for name in self._state:
@@ -62,15 +73,23 @@ class Stateful:
                 setattr(self, name, present)
             present.bit_generator.state = _like(value, present.bit_generator.state)
         elif isinstance(present, np.ndarray) and value is not None:
-            present[...] = _like(value, present)  # in place, as others may look at it
+            # in place, as others may look at it
+            present[...] = _like(value, present)
         else:
             setattr(self, name, _like(value, present))
 
 
 def _check(key, value, present):
-    # ValueError unless an array may become the value; states within states check themselves in `_restore`.
-    if isinstance(present, np.ndarray) and value is not None and tuple(value.shape) != present.shape:
-        raise ValueError(f"{key} of the state has shape {tuple(value.shape)}, where {present.shape} is wanted.")
+    # ValueError unless an array may become the value; states within states check themselves in
+    # `_restore`.
+    if (
+        isinstance(present, np.ndarray)
+        and value is not None
+        and tuple(value.shape) != present.shape
+    ):
+        raise ValueError(
+            f"{key} of the state has shape {tuple(value.shape)}, where {present.shape} is wanted."
+        )
     if isinstance(present, Stateful):
         for name in present._state:
             _check(f"{key}.{name.lstrip('_')}", value[name.lstrip("_")], getattr(present, name))

@@ -1,4 +1,5 @@
-"""Adaptive sampling under a torch DataLoader: a torch `Sampler`, and a view that delivers weights."""
+"""Adaptive sampling under a torch DataLoader: a torch `Sampler`, and a view that delivers
+weights."""
 
 import sys
 from collections import deque
@@ -15,16 +16,17 @@ from handful.sampling.state import Stateful
 class AdaptiveBatchSampler(Stateful, TorchSampler):
     """The `batch_sampler` of a DataLoader that draws batches from one of handful's samplers.
 
-    Yields lists of (index, importance weight); wrap the data set in `Weighted`, which knows what to do with the pairs.
-    With worker processes the loader draws a few batches ahead, so give `update` the batch's indices and weights, as the
-    example does.
+    Yields lists of (index, importance weight); wrap the data set in `Weighted`, which knows what to
+    do with the pairs. With worker processes the loader draws a few batches ahead, so give `update`
+    the batch's indices and weights, as the example does.
 
-    **Checkpoints.** ``state_dict()`` of this object, or of the sampler in it, is of the batches that the loop has been
-    given: in the middle of an epoch, whatever workers have fetched ahead, the batch after these comes next, and the
-    batches that were drawn ahead are delivered as they were drawn. `pickle` does the same. A loader that has a state
-    itself, as torchdata's StatefulDataLoader, takes this one's into its own: save the loader's. To tell how far the
-    loop is, the first `iter` of an epoch looks up the stack for the DataLoader that calls it; a loader of another kind
-    has been given all batches that it asked for.
+    **Checkpoints.** ``state_dict()`` of this object, or of the sampler in it, is of the batches
+    that the loop has been given: in the middle of an epoch, whatever workers have fetched ahead,
+    the batch after these comes next, and the batches that were drawn ahead are delivered as they
+    were drawn. `pickle` does the same. A loader that has a state itself, as torchdata's
+    StatefulDataLoader, takes this one's into its own: save the loader's. To tell how far the loop
+    is, the first `iter` of an epoch looks up the stack for the DataLoader that calls it; a loader
+    of another kind has been given all batches that it asked for.
 
     Parameters
     ----------
@@ -39,8 +41,9 @@ class AdaptiveBatchSampler(Stateful, TorchSampler):
     Raises
     ------
     TypeError
-        if `sampler` is not one of handful's samplers; for options of torch's BatchSampler, with which trainers for
-        several processes make batch samplers anew; where a DataLoader has it as `sampler`, or has no `Weighted` data
+        if `sampler` is not one of handful's samplers; for options of torch's BatchSampler, with
+        which trainers for several processes make batch samplers anew; where a DataLoader has it as
+        `sampler`, or has no `Weighted` data
     ValueError
         if `n_batches` is no positive integer
 
@@ -48,7 +51,8 @@ class AdaptiveBatchSampler(Stateful, TorchSampler):
     --------
     Train a classifier, drawing more often from the classes that have the loss::
 
-        from handful.sampling import AdaptiveBatchSampler, MixtureSampler, Weighted, group_components
+        from handful.sampling import AdaptiveBatchSampler, MixtureSampler, Weighted,
+        group_components
 
         sampler = MixtureSampler(group_components(classes), batch_size=64)
         loader = DataLoader(Weighted(dataset), batch_sampler=AdaptiveBatchSampler(sampler))
@@ -69,12 +73,16 @@ class AdaptiveBatchSampler(Stateful, TorchSampler):
     def __init__(self, sampler, n_batches=None, **options) -> None:
         if options:
             raise TypeError(
-                f"AdaptiveBatchSampler takes a sampler of handful and n_batches, got {', '.join(options)}: the batch "
-                "size is that of its sampler. A trainer that makes batch samplers anew has to leave this one as it is: "
+                "AdaptiveBatchSampler takes a sampler of handful and n_batches, got "
+                f"{', '.join(options)}: the batch "
+                "size is that of its sampler. A trainer that makes batch samplers anew has to "
+                "leave this one as it is: "
                 "in Lightning Trainer(use_distributed_sampler=False)."
             )
         if not isinstance(sampler, Sampler):
-            raise TypeError(f"sampler must be one of handful.sampling, such as MixtureSampler, got {sampler!r}.")
+            raise TypeError(
+                f"sampler must be one of handful.sampling, such as MixtureSampler, got {sampler!r}."
+            )
         if n_batches is None:
             n_batches = -(-sampler.n // sampler.batch_size)
         check_integer("n_batches", n_batches)
@@ -92,15 +100,20 @@ class AdaptiveBatchSampler(Stateful, TorchSampler):
     def __iter__(self):
         callers = _owners_on_the_stack()
         if any(getattr(caller, "sampler", None) is self for caller in callers):
-            raise TypeError("AdaptiveBatchSampler draws batches: give the DataLoader batch_sampler=, not sampler=.")
+            raise TypeError(
+                "AdaptiveBatchSampler draws batches: give the DataLoader batch_sampler=, not "
+                "sampler=."
+            )
         loader = next((caller for caller in callers if isinstance(caller, DataLoader)), None)
         in_loader = loader is not None and loader.batch_sampler is self
         if in_loader and not isinstance(loader.dataset, Weighted):
             raise TypeError(
-                "an AdaptiveBatchSampler asks for items by (index, importance weight): give the DataLoader "
+                "an AdaptiveBatchSampler asks for items by (index, importance weight): give the "
+                "DataLoader "
                 f"Weighted(dataset), got {type(loader.dataset).__name__}."
             )
-        # A loader with a state of its own asks for ours when it draws, and keeps it until the batch is delivered.
+        # A loader with a state of its own asks for ours when it draws, and keeps it until the batch
+        # is delivered.
         knows = loader is None or hasattr(loader, "state_dict")
         return _Epoch(self, 0 if knows else loader.num_workers * (loader.prefetch_factor or 0))
 
@@ -116,17 +129,20 @@ class AdaptiveBatchSampler(Stateful, TorchSampler):
 
     @_n_delivered.setter
     def _n_delivered(self, number):
-        self._epoch, self._first = None, number
+        self._epoch = None
+        self._first = number
 
 
 class _Epoch:
-    # The batches of an epoch, for a loader that asks for `ahead` of them before it delivers the first, and then for one
-    # before it delivers each, also when there are no more.
+    # The batches of an epoch, for a loader that asks for `ahead` of them before it delivers the
+    # first, and then for one before it delivers each, also when there are no more.
 
     def __init__(self, batches, ahead):
-        self.batches, self.ahead = batches, ahead
+        self.batches = batches
+        self.ahead = ahead
         self.first = batches._first
-        self.n_asked, self.n_drawn = 0, 0
+        self.n_asked = 0
+        self.n_drawn = 0
         self.recent = deque(maxlen=ahead + 1)
 
     def __iter__(self):
@@ -134,7 +150,8 @@ class _Epoch:
 
     def __next__(self):
         sampler = self.batches.sampler
-        if self.n_asked == 0:  # loaders make more iterators than they use
+        # loaders make more iterators than they use
+        if self.n_asked == 0:
             self.batches._epoch = sampler._epoch = self
             self.batches._first = 0
         self.n_asked += 1
@@ -160,7 +177,8 @@ class _Epoch:
 
 def _owners_on_the_stack():
     # The loaders and torch's batch samplers whose methods are being run, the innermost first.
-    owners, frame = [], sys._getframe(1)
+    owners = []
+    frame = sys._getframe(1)
     while frame is not None:
         owner = frame.f_locals.get("self")
         if isinstance(owner, (DataLoader, BatchSampler)):
@@ -170,9 +188,11 @@ def _owners_on_the_stack():
 
 
 class Weighted(Dataset):
-    """A view of `dataset` for an `AdaptiveBatchSampler`: items are (item, index, importance weight).
+    """A view of `dataset` for an `AdaptiveBatchSampler`: items are (item, index, importance
+    weight).
 
-    So where items are pairs, ``for (X, y), indices, weights in DataLoader(Weighted(dataset), batch_sampler=batches)``.
+    So where items are pairs, ``for (X, y), indices, weights in DataLoader(Weighted(dataset),
+    batch_sampler=batches)``.
 
     Parameters
     ----------
@@ -181,7 +201,8 @@ class Weighted(Dataset):
     Raises
     ------
     TypeError
-        when an item is asked for by its index alone, as a DataLoader without an `AdaptiveBatchSampler` does
+        when an item is asked for by its index alone, as a DataLoader without an
+        `AdaptiveBatchSampler` does
     """
 
     def __init__(self, dataset) -> None:
@@ -193,7 +214,8 @@ class Weighted(Dataset):
     def __getitem__(self, draw):
         if not isinstance(draw, tuple):
             raise TypeError(
-                f"an item of Weighted is asked for by (index, importance weight), got {draw!r}: give the DataLoader "
+                f"an item of Weighted is asked for by (index, importance weight), got {draw!r}: "
+                "give the DataLoader "
                 "batch_sampler=AdaptiveBatchSampler(sampler)."
             )
         index, weight = draw

@@ -1,11 +1,13 @@
-"""Sum trees: the sums of k columns of priorities, from which a leaf is drawn and changed in O(log n)."""
+"""Sum trees: the sums of k columns of priorities, from which a leaf is drawn and changed in O(log
+n)."""
 
 import numpy as np
 from numba import njit
 
 
 def build_tree(leaves):
-    """Sum tree of `leaves`, shape (n, k), k sums side by side: shape (2 m, k), m the power of two from n up.
+    """Sum tree of `leaves`, shape (n, k), k sums side by side: shape (2 m, k), m the power of two
+    from n up.
 
     Node 1 is the root, node i has the children 2 i and 2 i + 1, leaf i is node m + i.
     """
@@ -25,7 +27,8 @@ def leaves_of(tree, n):
 
 @njit(cache=True)
 def find_leaf(tree, column, u):
-    """The leaf at share `u` in [0, 1) of the root's sum in `column`, never one of weight zero. O(log n)."""
+    """The leaf at share `u` in [0, 1) of the root's sum in `column`, never one of weight zero.
+    O(log n)."""
     m = tree.shape[0] // 2
     rest = u * tree[1, column]
     node = 1
@@ -40,7 +43,8 @@ def find_leaf(tree, column, u):
 
 @njit(cache=True)
 def draw_leaves(uniforms, w, tree, n):
-    """Draw from the mixture of the tree's columns and, last, the uniform distribution over `n` leaves.
+    """Draw from the mixture of the tree's columns and, last, the uniform distribution over `n`
+    leaves.
 
     Parameters
     ----------
@@ -55,9 +59,12 @@ def draw_leaves(uniforms, w, tree, n):
     weights : array, shape (b,), 1/(n q)
     rows : array, shape (b, k), n p_j
     """
-    b, k = uniforms.shape[1], w.size
+    b = uniforms.shape[1]
+    k = w.size
     m = tree.shape[0] // 2
-    indices, weights, rows = np.empty(b, np.int64), np.empty(b), np.ones((b, k))
+    indices = np.empty(b, np.int64)
+    weights = np.empty(b)
+    rows = np.ones((b, k))
     cumulative = np.cumsum(w)
     cumulative[:] /= cumulative[-1]
     for i in range(b):
@@ -78,7 +85,8 @@ def draw_leaves(uniforms, w, tree, n):
 
 @njit(cache=True)
 def set_leaves(tree, leaves, values):
-    """Give `leaves` their `values`, shape (b, k), in turn, and set the sums above them anew. O(b k log n)."""
+    """Give `leaves` their `values`, shape (b, k), in turn, and set the sums above them anew. O(b k
+    log n)."""
     for i in range(leaves.size):
         node = tree.shape[0] // 2 + leaves[i]
         tree[node] = values[i]

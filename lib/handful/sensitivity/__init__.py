@@ -12,7 +12,9 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {},
     gone={
-        "LewisCoreset": "take LogisticSensitivity or SVMCoreset, which have a guarantee for their loss, or "
-        "LightweightCoreset, which needs no labels.",
+        "LewisCoreset": (
+            "take LogisticSensitivity or SVMCoreset, which have a guarantee for their loss, "
+            "or LightweightCoreset, which needs no labels."
+        ),
     },
 )

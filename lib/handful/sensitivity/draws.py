@@ -1,4 +1,5 @@
-"""Drawing a weighted sample from given probabilities, so that every sum is estimated without bias."""
+"""Drawing a weighted sample from given probabilities, so that every sum is estimated without
+bias."""
 
 import numpy as np
 
@@ -47,10 +48,12 @@ def inclusion_probabilities(q, m):
 
 
 def systematic_draw(q, u, m, order, *, rng):
-    """`m` distinct rows by systematic sampling along `order`: every stretch of it gets its due number.
+    """`m` distinct rows by systematic sampling along `order`: every stretch of it gets its due
+    number.
 
-    Rows are included with probability ``min(1, s q)``; a single random number shifts the comb (Madow 1949).
-    The draws depend on one another: sums are still unbiased, but bounds for independent draws do not apply.
+    Rows are included with probability ``min(1, s q)``; a single random number shifts the comb
+    (Madow 1949). The draws depend on one another: sums are still unbiased, but bounds for
+    independent draws do not apply.
 
     Parameters
     ----------
@@ -73,7 +76,11 @@ def systematic_draw(q, u, m, order, *, rng):
 
 
 def order_by(key, groups, *, bins=4096):
-    """A permutation that sorts by `groups` (0 or 1), then by `key` cut into `bins`: a radix sort, O(n)."""
-    low, high = key.min(), key.max()
+    """A permutation that sorts by `groups` (0 or 1), then by `key` cut into `bins`: a radix sort,
+    O(n)."""
+    low = key.min()
+    high = key.max()
     scaled = np.zeros(len(key)) if high == low else (key - low) * ((bins - 1) / (high - low))
-    return np.argsort(scaled.astype(np.uint16) + np.uint16(bins) * groups.astype(np.uint16), kind="stable")
+    return np.argsort(
+        scaled.astype(np.uint16) + np.uint16(bins) * groups.astype(np.uint16), kind="stable"
+    )

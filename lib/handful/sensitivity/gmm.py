@@ -12,7 +12,8 @@ from handful.linalg import centred
 from handful.options import Count
 from handful.sensitivity.draws import multinomial_draw
 
-N_STARTS = 10  # rough solutions, of which the best is kept; all ten miss the factor alpha with probability 2^-10
+# rough solutions, of which the best is kept; all ten miss the factor alpha with probability 2^-10
+N_STARTS = 10
 
 
 def rough_centers(X, weights, n_components, *, rng):
@@ -41,13 +42,14 @@ def rough_centers(X, weights, n_components, *, rng):
 
 
 def mixture_sensitivities(label, sq_dist, weights):
-    """Upper bounds on the sensitivities of k-means; up to a constant they also hold for Gaussian mixtures.
+    """Upper bounds on the sensitivities of k-means; up to a constant they also hold for Gaussian
+    mixtures.
 
-    ``2 alpha d_i / c + 4 alpha (mean of d over i's cluster) / c + 4 U / U_cluster`` with squared distances d to the
-    centres of a rough solution, their mean c, total weights U and ``alpha = 16 (log k + 2)``, the factor within which
-    D^2 sampling is optimal with probability one half (Lucic, Faulkner, Krause and Feldman 2017, "Training Gaussian
-    Mixture Models at Scale via Coresets"). For mixtures the constant grows with the condition number that
-    their covariances may have.
+    ``2 alpha d_i / c + 4 alpha (mean of d over i's cluster) / c + 4 U / U_cluster`` with squared
+    distances d to the centres of a rough solution, their mean c, total weights U and ``alpha = 16
+    (log k + 2)``, the factor within which D^2 sampling is optimal with probability one half (Lucic,
+    Faulkner, Krause and Feldman 2017, "Training Gaussian Mixture Models at Scale via Coresets").
+    For mixtures the constant grows with the condition number that their covariances may have.
 
     Parameters
     ----------
@@ -58,8 +60,10 @@ def mixture_sensitivities(label, sq_dist, weights):
     -------
     shape (n,) : no set of k centres costs row i more than this times the mean cost
     """
-    mass, spread = np.bincount(label, weights=weights), np.bincount(label, weights=weights * sq_dist)
-    bound, mean = 4.0 * mass.sum() / mass[label], spread.sum() / mass.sum()
+    mass = np.bincount(label, weights=weights)
+    spread = np.bincount(label, weights=weights * sq_dist)
+    bound = 4.0 * mass.sum() / mass[label]
+    mean = spread.sum() / mass.sum()
     if mean > 0:
         alpha = 16.0 * (np.log(len(mass)) + 2.0)
         bound += 2.0 * alpha * (sq_dist / mean) + 4.0 * alpha * (spread / mass / mean)[label]
@@ -67,14 +71,17 @@ def mixture_sensitivities(label, sq_dist, weights):
 
 
 class MixtureSensitivity(SizedSelector):
-    """Importance-sampling coreset for Gaussian mixtures (Lucic, Faulkner, Krause and Feldman, JMLR 2017).
+    """Importance-sampling coreset for Gaussian mixtures (Lucic, Faulkner, Krause and Feldman, JMLR
+    2017).
 
-    Rows are drawn by a bound on the largest share that each may have in the cost of any mixture: those far from all of
-    `n_components` rough centres, and those in small clusters. A baseline of the bilevel paper's Section 5.2.1.
+    Rows are drawn by a bound on the largest share that each may have in the cost of any mixture:
+    those far from all of `n_components` rough centres, and those in small clusters. A baseline of
+    the bilevel paper's Section 5.2.1.
 
     Parameters
     ----------
-    size : number of draws m, with repetition; a row drawn k times comes once, with k times the weight
+    size : number of draws m, with repetition; a row drawn k times comes once, with k times the
+        weight
     n_components : number of Gaussians k
     random_state : int, Generator or None
 
@@ -105,7 +112,9 @@ class MixtureSensitivity(SizedSelector):
         present = np.flatnonzero(sample_weight)
         weights = sample_weight[present]
         share = weights / weights.sum()
-        label, sq_dist = rough_centers(centred(X[present], share)[0], share, self.n_components, rng=rng)
+        label, sq_dist = rough_centers(
+            centred(X[present], share)[0], share, self.n_components, rng=rng
+        )
         q = share * mixture_sensitivities(label, sq_dist, share)
         indices, drawn = multinomial_draw(q / q.sum(), weights, self.size, rng=rng)
         return present[indices], drawn

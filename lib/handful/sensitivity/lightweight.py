@@ -1,4 +1,5 @@
-"""Lightweight coresets for clustering (Bachem, Lucic and Krause 2018), in two passes over data of any size."""
+"""Lightweight coresets for clustering (Bachem, Lucic and Krause 2018), in two passes over data of
+any size."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,20 +9,30 @@ from numba import njit
 from scipy import sparse
 
 from handful.blocks import Blocks
-from handful.checks import check_array, check_generator, check_integer, check_magnitude, check_sample_weight
+from handful.checks import (
+    check_array,
+    check_generator,
+    check_integer,
+    check_magnitude,
+    check_sample_weight,
+)
 from handful.coreset import SizedSelector
 from handful.linalg import centred, draw_along, sq_distance, sq_distances_to
 from handful.options import Count
 from handful.types import Table, joined
 
-ROWS = 1 << 15  # of an array that are read at a time
-N_PIVOT = 256  # rows of a block whose mean serves as the pivot
+# of an array that are read at a time
+ROWS = 1 << 15
+# rows of a block whose mean serves as the pivot
+N_PIVOT = 256
 
 
 @njit(cache=True, nogil=True)
 def _sums(X, u, pivot):
-    # Of u (x - pivot) and of u |x - pivot|^2. NumPy would copy the rows in double precision and take twice as long.
-    sums, squares = np.zeros(pivot.size), 0.0
+    # Of u (x - pivot) and of u |x - pivot|^2. NumPy would copy the rows in double precision and
+    # take twice as long.
+    sums = np.zeros(pivot.size)
+    squares = 0.0
     for i in range(X.shape[0]):
         for j in range(pivot.size):
             sums[j] += u[i] * (X[i, j] - pivot[j])
@@ -46,29 +57,34 @@ def _rows_of(block):
 
 def _moments(block):
     # The weight of a block, its mean, and the weighted sum of squared distances to it.
-    X, u = _rows_of(block), block.weights
+    X = _rows_of(block)
+    u = block.weights
     check_sample_weight(u, len(u)) if u.any() else None
     mass = max(u.sum(), np.finfo(float).tiny)
     if sparse.issparse(X):
         mean = X.T @ u / mass
         return u.sum(), mean, u @ _sq_distances_to(X, mean)
-    pivot = X[:: -(-len(X) // N_PIVOT)].mean(axis=0, dtype=np.float64)  # amid the rows, so that squares do not cancel
+    # amid the rows, so that squares do not cancel
+    pivot = X[:: -(-len(X) // N_PIVOT)].mean(axis=0, dtype=np.float64)
     sums, squares = _sums(X, u, pivot)
     return u.sum(), pivot + sums / mass, max(squares - sums @ sums / mass, 0.0)
 
 
 def _draws_of_block(block, mean, rates, own):
     positions, rate = own
-    X, u = _rows_of(block), block.weights
+    X = _rows_of(block)
+    u = block.weights
     edges = np.cumsum(u * (rates[0] + rates[1] * _sq_distances_to(X, mean)))
     rows, counts = np.unique(draw_along(edges, positions), return_counts=True)
-    # Dividing by the probability as it was used, rounding included, keeps the estimate unbiased to the last digit.
+    # Dividing by the probability as it was used, rounding included, keeps the estimate unbiased to
+    # the last digit.
     q = np.diff(edges, prepend=0.0)[rows] / edges[-1]
     return replace(block.take(rows), weights=counts * u[rows] / (rate * q))
 
 
 def lightweight_blocks(blocks: Any, size: int, *, rng: Any) -> Any:
-    """`lightweight_coreset` of rows in blocks, in two passes: the rows drawn with their weights and places, a Block.
+    """`lightweight_coreset` of rows in blocks, in two passes: the rows drawn with their weights and
+    places, a Block.
 
     Parameters
     ----------
@@ -83,8 +99,10 @@ def lightweight_blocks(blocks: Any, size: int, *, rng: Any) -> Any:
     rates = (0.5 / mass.sum(), 0.5 / scatter) if scatter > 1e-300 else (1 / mass.sum(), 0.0)
     edges = np.cumsum(rates[0] * mass + rates[1] * about_mean)
     edges /= edges[-1]
-    low, high = np.append(0.0, edges[:-1]), edges
-    positions = np.sort(rng.random(size))  # of the draws along the summed probabilities of all rows
+    low = np.append(0.0, edges[:-1])
+    high = edges
+    # of the draws along the summed probabilities of all rows
+    positions = np.sort(rng.random(size))
     first = np.searchsorted(positions, edges)
     own = [
         ((some - a) / (b - a), size * (b - a)) if len(some) else None
@@ -96,9 +114,10 @@ def lightweight_blocks(blocks: Any, size: int, *, rng: Any) -> Any:
 def lightweight_coreset(X: Table, size: int, *, rng: Any, sample_weight: Table = None) -> Any:
     """Sample a lightweight coreset: `size` weighted draws from the rows of `X`.
 
-    Mixes uniform sampling with sampling by squared distance to the mean (Bachem, Lucic and Krause 2018, Algorithm 1):
-    ``q = 1/2 u / sum(u) + 1/2 u |x - mean|^2 / scatter``. Every k-means cost is estimated without bias. Rows are read
-    in blocks, twice, the second time only where something was drawn; nothing of length n is made but weights.
+    Mixes uniform sampling with sampling by squared distance to the mean (Bachem, Lucic and Krause
+    2018, Algorithm 1): ``q = 1/2 u / sum(u) + 1/2 u |x - mean|^2 / scatter``. Every k-means cost is
+    estimated without bias. Rows are read in blocks, twice, the second time only where something was
+    drawn; nothing of length n is made but weights.
 
     Parameters
     ----------
@@ -115,14 +134,17 @@ def lightweight_coreset(X: Table, size: int, *, rng: Any, sample_weight: Table =
     Raises
     ------
     TypeError, ValueError
-        for values that are not finite or huge, wrong shapes, bad weights, a size below 1, another `rng`
+        for values that are not finite or huge, wrong shapes, bad weights, a size below 1, another
+        `rng`
     """
     check_generator(rng)
     check_integer("size", size)
-    X, scale = _readable(X), 1.0
+    X = _readable(X)
+    scale = 1.0
     if sample_weight is not None:
         sample_weight = check_sample_weight(sample_weight, X.shape[0])
-        scale = sample_weight.sum()  # weights near the largest float would overflow
+        # weights near the largest float would overflow
+        scale = sample_weight.sum()
         sample_weight = sample_weight / scale
     drawn = lightweight_blocks(Blocks(X, None, sample_weight, rows=ROWS), size, rng=rng)
     return drawn.ids, drawn.weights * scale
@@ -140,15 +162,17 @@ def _readable(X):
 
 
 class LightweightCoreset(SizedSelector):
-    """A lightweight coreset: weighted rows on which k-means costs are those of all rows (Bachem et al. 2018).
+    """A lightweight coreset: weighted rows on which k-means costs are those of all rows (Bachem et
+    al. 2018).
 
-    Half of the draws go by weight alone, half by squared distance to the mean; `fit` takes two passes over the data. It
-    is for any k-means that takes weights. Where most rows are about equally far from the mean, this is about a uniform
-    draw: the gain is in rare rows far out.
+    Half of the draws go by weight alone, half by squared distance to the mean; `fit` takes two
+    passes over the data. It is for any k-means that takes weights. Where most rows are about
+    equally far from the mean, this is about a uniform draw: the gain is in rare rows far out.
 
     Parameters
     ----------
-    size : number of draws m, with repetition; a row drawn k times comes once, with k times the weight
+    size : number of draws m, with repetition; a row drawn k times comes once, with k times the
+        weight
     random_state : int, Generator or None
 
     Attributes

@@ -18,11 +18,12 @@ from handful.types import Table
 
 
 def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
-    """Upper bounds on the sensitivities of logistic losses over parameters of norm at most `radius`.
+    """Upper bounds on the sensitivities of logistic losses over parameters of norm at most
+    `radius`.
 
-    ``U / (u_n + sum_i U_i exp(-radius * |mean_i - z_n|))`` with the clusters i of the signed points, their weights U_i
-    and means without the point n itself (Huggins, Campbell and Broderick 2016, Lemma 3.1 and Algorithm 1), whose own
-    weight u_n is 1 there; U is the total weight.
+    ``U / (u_n + sum_i U_i exp(-radius * |mean_i - z_n|))`` with the clusters i of the signed
+    points, their weights U_i and means without the point n itself (Huggins, Campbell and Broderick
+    2016, Lemma 3.1 and Algorithm 1), whose own weight u_n is 1 there; U is the total weight.
 
     Parameters
     ----------
@@ -34,7 +35,8 @@ def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
 
     Returns
     -------
-    shape (n,), each between 1 and U / u_n: times u_n it bounds the point's largest share of the total loss
+    shape (n,), each between 1 and U / u_n: times u_n it bounds the point's largest share of the
+    total loss
     """
     n = Z.shape[0]
     centers = Z[plain_seeds(Z, weights, min(n_clusters, n), int(rng.integers(MAX_SEED)))]
@@ -42,7 +44,8 @@ def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
     means, mass = cell_means(Z, label, weights, label.max() + 1)
     distances = pairwise_distances(Z, means)  # (n, k)
     loss = mass * np.exp(-radius * distances)
-    # A point's own cluster counts without the point, which moves the mean away from it by mass / rest.
+    # A point's own cluster counts without the point, which moves the mean away from it by mass /
+    # rest.
     own = np.arange(n), label
     rest = mass[label] - weights
     alone = rest <= 1e-12 * mass[label]
@@ -52,7 +55,8 @@ def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
 
 
 class LogisticSensitivity(SizedSelector):
-    """Importance-sampling coreset for logistic regression (Huggins, Campbell and Broderick, NIPS 2016, Algorithm 1).
+    """Importance-sampling coreset for logistic regression (Huggins, Campbell and Broderick, NIPS
+    2016, Algorithm 1).
 
     Parameters
     ----------
@@ -108,7 +112,11 @@ class LogisticSensitivity(SizedSelector):
         weights = sample_weight[present]
         A = with_ones(X[present])
         Z = sparse.diags_array(sign[present]) @ A if sparse.issparse(A) else A * sign[present, None]
-        q = weights / weights.max() * logistic_sensitivities(Z, weights, self.n_clusters, self.radius, rng=rng)
+        q = (
+            weights
+            / weights.max()
+            * logistic_sensitivities(Z, weights, self.n_clusters, self.radius, rng=rng)
+        )
         q /= q.sum()
         draws = rng.choice(len(present), self.size, p=q)
         return present[draws], weights[draws] / (self.size * q[draws])

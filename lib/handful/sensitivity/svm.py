@@ -1,4 +1,5 @@
-"""`SVMCoreset`: Algorithm 1 of "On Coresets for Support Vector Machines" (2020), and what improves on it."""
+"""`SVMCoreset`: Algorithm 1 of "On Coresets for Support Vector Machines" (2020), and what improves
+on it."""
 
 import math
 from dataclasses import KW_ONLY
@@ -21,45 +22,54 @@ from handful.svm.linear_svm import hinge_price
 from handful.svm.smoothing import solve
 from handful.types import Seed, Table
 
-RULES = {"mixture": tight_bound, "tight": tight_bound, "paper": printed_bound}  # and the bound of each
-EXTREMES = (-4.0, 6.0)  # margins beyond are alike to the systematic comb
-DIGITS = 9  # decimals of a margin: where all are nearly equal, rounding decides on the rest
-SEEDED = 2000  # rows of each class on which the centers are chosen
-GROWTH = 1.5  # ratio of the numbers of clusters that "auto" tries
-WORTH = 0.97  # more clusters are taken if they bring the total sensitivity below this share of the best
+# and the bound of each
+RULES = {"mixture": tight_bound, "tight": tight_bound, "paper": printed_bound}
+# margins beyond are alike to the systematic comb
+EXTREMES = (-4.0, 6.0)
+# decimals of a margin: where all are nearly equal, rounding decides on the rest
+DIGITS = 9
+# rows of each class on which the centers are chosen
+SEEDED = 2000
+# ratio of the numbers of clusters that "auto" tries
+GROWTH = 1.5
+# more clusters are taken if they bring the total sensitivity below this share of the best
+WORTH = 0.97
 MOST_CLUSTERS = 64
 
 
 class SVMCoreset(SizedSelector):
     """Weighted rows on which a linear SVM trains about as well as on all of them.
 
-    "On Coresets for Support Vector Machines" (2020), Algorithm 1: rows are drawn in proportion to an upper
-    bound on their sensitivity, which comes from a rough solution of the SVM and a clustering of each class. There are
-    two classes; of several, choose for each against the rest, ``fit(X, y == label)``, or take another selector, such as
-    ``BilevelCoreset(Logistic())``.
+    "On Coresets for Support Vector Machines" (2020), Algorithm 1: rows are drawn in proportion to
+    an upper bound on their sensitivity, which comes from a rough solution of the SVM and a
+    clustering of each class. There are two classes; of several, choose for each against the rest,
+    ``fit(X, y == label)``, or take another selector, such as ``BilevelCoreset(Logistic())``.
 
     Parameters
     ----------
-    size : int; number of draws m. Multinomial sampling joins repeated draws in one row, so the coreset has
-        at most `size` rows, and `size` may exceed n; systematic sampling gives exactly `size` rows
+    size : int; number of draws m. Multinomial sampling joins repeated draws in one row, so the
+        coreset has at most `size` rows, and `size` may exceed n; systematic sampling gives exactly
+        `size` rows
     l2 : float > 0 or None; strength of the penalty, per mean loss, as in `LinearSVM`
-    n_clusters : "auto", "log" or int; clusters in each class. "log": the logarithm of n, as in the paper;
-        "auto": what makes the total sensitivity smallest on a sample, up to 64
-    rule : "mixture", "tight" or "paper"; what the draws are proportional to. "tight": the proved bound of
-        `handful.sensitivity.svm_bounds.tight_bound`; "paper": the printed one; "mixture": a fifth by the tight bound,
-        the rest on points whose margin at the rough solution is below 1.5, by their norm relative to the covariance of
-        the data (to the variances above 512 features), which no linear change of the features alters
-    sampling : "multinomial" (independent draws, Algorithm 1) or "systematic" (equal steps along the summed
-        probabilities of the rows, sorted by label and margin: much less noise, dependent draws)
+    n_clusters : "auto", "log" or int; clusters in each class. "log": the logarithm of n, as in the
+        paper; "auto": what makes the total sensitivity smallest on a sample, up to 64
+    rule : "mixture", "tight" or "paper"; what the draws are proportional to. "tight": the proved
+        bound of `handful.sensitivity.svm_bounds.tight_bound`; "paper": the printed one; "mixture":
+        a fifth by the tight bound, the rest on points whose margin at the rough solution is below
+        1.5, by their norm relative to the covariance of the data (to the variances above 512
+        features), which no linear change of the features alters
+    sampling : "multinomial" (independent draws, Algorithm 1) or "systematic" (equal steps along the
+        summed probabilities of the rows, sorted by label and margin: much less noise, dependent
+        draws)
     xi : float in (0, 1); relative duality gap allowed to the rough solution
     random_state : None, int, RandomState or Generator
-    verbose : bool, whether `fit` shows a progress bar of its stages: the rough solution, a clustering of each class,
-        and the scores
+    verbose : bool, whether `fit` shows a progress bar of its stages: the rough solution, a
+        clustering of each class, and the scores
 
     Attributes
     ----------
-    indices_, weights_ : int and float arrays, shape (at most m,). At every solution w the expected value of
-        ``sum(weights_ * cost)`` is the cost of all rows
+    indices_, weights_ : int and float arrays, shape (at most m,). At every solution w the expected
+        value of ``sum(weights_ * cost)`` is the cost of all rows
     sensitivities_ : float array, shape (n,); the upper bounds, 0 for rows of weight 0
     total_sensitivity_ : float; their sum t
     probabilities_ : float array, shape (n,); what the draws are proportional to
@@ -69,15 +79,17 @@ class SVMCoreset(SizedSelector):
 
     Notes
     -----
-    The theorem of the paper (Theorem 5.3) needs independent draws from probabilities that are at least a
-    constant times a true upper bound on the sensitivities. It covers ``sampling="multinomial"`` with
-    ``rule="tight"``, and with ``rule="mixture"`` at five times the total sensitivity. ``rule="paper"`` is covered
-    up to the 6 % by which that bound can fall short. ``sampling="systematic"`` is not covered: it estimates
-    every cost without bias, and in our measurements with a fraction of the error.
+    The theorem of the paper (Theorem 5.3) needs independent draws from probabilities that are at
+    least a constant times a true upper bound on the sensitivities. It covers
+    ``sampling="multinomial"`` with ``rule="tight"``, and with ``rule="mixture"`` at five times the
+    total sensitivity. ``rule="paper"`` is covered up to the 6 % by which that bound can fall short.
+    ``sampling="systematic"`` is not covered: it estimates every cost without bias, and in our
+    measurements with a fraction of the error.
 
-    The mixture is the default because it is the best of those with a guarantee: in the mean of 30 draws its error was
-    below that of a uniform draw on every set tried (HTRU2, Credit and two synthetic ones of 20,000 rows; m = 300 and
-    1,000; a factor of 1.03 to 8.7), while "tight" and "paper" were above it on two and on four of these eight.
+    The mixture is the default because it is the best of those with a guarantee: in the mean of 30
+    draws its error was below that of a uniform draw on every set tried (HTRU2, Credit and two
+    synthetic ones of 20,000 rows; m = 300 and 1,000; a factor of 1.03 to 8.7), while "tight" and
+    "paper" were above it on two and on four of these eight.
 
     Examples
     --------
@@ -86,7 +98,7 @@ class SVMCoreset(SizedSelector):
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> X = (X - X.mean(0)) / X.std(0)
     >>> X_small, y_small, w = SVMCoreset(100, l2=0.01, random_state=0).fit(X, y).take(X, y)
-    >>> svm = LinearSVM(l2=0.01).fit(X_small, y_small, sample_weight=w)  # the l2 that suits all the data
+    >>> svm = LinearSVM(l2=0.01).fit(X_small, y_small, sample_weight=w)  # the l2 of all the data
     >>> bool(svm.score(X, y) > 0.95)
     True
     """
@@ -112,19 +124,22 @@ class SVMCoreset(SizedSelector):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.classifier_tags = ClassifierTags(multi_class=False)  # two classes
+        # two classes
+        tags.classifier_tags = ClassifierTags(multi_class=False)
         return tags
 
     def _select(self, X, y, sample_weight, rng):
         present = np.flatnonzero(sample_weight > 0)
         self.classes_, signs = self._check_targets(y[present], X.dtype)
         by_class = np.concatenate([np.flatnonzero(signs < 0), np.flatnonzero(signs > 0)])
-        rows, signs = present[by_class], signs[by_class]
+        rows = present[by_class]
+        signs = signs[by_class]
         u = sample_weight[rows]
         with tqdm(total=4, desc="SVMCoreset", unit="stage", disable=not self.verbose) as bar:
             sensitivities, q, margins = self._scores(X, rows, signs, u, rng, bar)
         self.sensitivities_, self.probabilities_ = np.zeros((2, len(sample_weight)))
-        self.sensitivities_[rows], self.probabilities_[rows] = sensitivities, q
+        self.sensitivities_[rows] = sensitivities
+        self.probabilities_[rows] = q
         self.total_sensitivity_ = float(sensitivities.sum())
         self._drawn_from_ = rows, signs, u, q, margins
         return self._draw(self.size, rng)
@@ -156,7 +171,8 @@ class SVMCoreset(SizedSelector):
         Raises
         ------
         ValueError
-            for a size out of range, and after a fit of rows in blocks, each of which has scores of its own
+            for a size out of range, and after a fit of rows in blocks, each of which has scores of
+            its own
         """
         self._check_scored()
         n = len(self.sensitivities_)
@@ -167,54 +183,71 @@ class SVMCoreset(SizedSelector):
         check_is_fitted(self, "indices_")
         if not hasattr(self, "sensitivities_"):
             raise ValueError(
-                "SVMCoreset was fitted to rows in blocks, each of which drew its share by scores of its own: there are "
+                "SVMCoreset was fitted to rows in blocks, each of which drew its share by scores "
+                "of its own: there are "
                 "none of all rows. fit again for another size."
             )
 
     def select_one_class(self, X: Table, sample_weight: Table, rng: Any) -> Any:
         """A coreset of rows of one class, for a part of a stream: `fit` wants two.
 
-        Alone, one class has an SVM of cost 0, and any point may matter. Half of the probability goes by weight,
-        half by distance to the mean, which is what the bound is proportional to as its optimum goes to 0.
+        Alone, one class has an SVM of cost 0, and any point may matter. Half of the probability
+        goes by weight, half by distance to the mean, which is what the bound is proportional to as
+        its optimum goes to 0.
 
         Returns
         -------
         indices, weights : as in `multinomial_draw`
         """
-        X, q = centred(X, sample_weight)[0], sample_weight / sample_weight.sum()
+        X = centred(X, sample_weight)[0]
+        q = sample_weight / sample_weight.sum()
         pull = sample_weight * np.sqrt(sq_distances_to(X, X.T @ q))
         if pull.any():
             q = 0.5 * q + 0.5 * pull / pull.sum()
         return multinomial_draw(q, sample_weight, self.size, rng=rng)
 
     def _scores(self, X, rows, signs, u, rng, bar):
-        """Sensitivities, probabilities and margins of some `rows`, sorted by class, with signs and weights u."""
-        total, price = u.sum(), hinge_price(self.l2, u.sum())
-        A = with_ones(centred(X[rows], u)[0])  # moves the bias only; an offset costs no digits then
+        """Sensitivities, probabilities and margins of some `rows`, sorted by class, with signs and
+        weights u."""
+        total = u.sum()
+        price = hinge_price(self.l2, u.sum())
+        # moves the bias only; an offset costs no digits then
+        A = with_ones(centred(X[rows], u)[0])
         rough = solve(A, signs, price * u, tol=self.xi)
         bar.update()
-        opt = max(rough.lower_bound, np.finfo(float).tiny)  # of a solver that stopped early: every bound is then 1
+        # of a solver that stopped early: every bound is then 1
+        opt = max(rough.lower_bound, np.finfo(float).tiny)
         constants = dict(total_weight=total, price=price, opt=opt)
         bound = RULES[self.rule]
         sides = np.searchsorted(signs, 0.0)
-        sensitivities, counts = np.empty(len(u)), []
+        sensitivities = np.empty(len(u))
+        counts = []
         for part in (slice(0, sides), slice(sides, len(u))):
             mine = A[part, :-1]
             labels, centers, weight = self._clusters(mine, u[part], bound, constants, rng)
-            sensitivities[part] = bound(distances(mine, labels, centers), u[part], weight[labels], **constants)
+            sensitivities[part] = bound(
+                distances(mine, labels, centers), u[part], weight[labels], **constants
+            )
             counts.append(int(np.count_nonzero(weight)))
             bar.update()
         margins = signs * (A @ rough.w)
-        q = mixture(sensitivities, A, u, margins) if self.rule == "mixture" else sensitivities / sensitivities.sum()
+        q = (
+            mixture(sensitivities, A, u, margins)
+            if self.rule == "mixture"
+            else sensitivities / sensitivities.sum()
+        )
         bar.update()
-        self.lower_bound_, self.n_clusters_ = float(rough.lower_bound), tuple(counts)
+        self.lower_bound_ = float(rough.lower_bound)
+        self.n_clusters_ = tuple(counts)
         return sensitivities, q, margins
 
     def _clusters(self, X, u, bound, constants, rng):
         """Labels, weighted means and weights of the clusters of one class."""
         some = sample_rows(X.shape[0], rng)
         scale = u.sum() / u[some].sum()
-        labels, centers = choose_clusters(self.n_clusters, X[some], u[some] * scale, bound, constants, rng)
+        labels, centers = choose_clusters(
+            self.n_clusters, X[some], u[some] * scale, bound, constants, rng
+        )
         if X.shape[0] > len(some):
             labels = nearest_center(X, centers)
         return labels, *cell_means(X, labels, u, len(centers))
@@ -222,14 +255,15 @@ class SVMCoreset(SizedSelector):
     def sample_size(self, eps: Any, delta: Any, *, constant: float = 1.0) -> Any:
         """Draws after which the coreset is within a factor 1 +- eps of every cost (Theorem 5.3).
 
-        ``constant * t / eps^2 * (d log t + log(1 / delta))``, t the total sensitivity of the fitted data (five
-        times that for ``rule="mixture"``, whose probabilities are at least a fifth of the bound's).
+        ``constant * t / eps^2 * (d log t + log(1 / delta))``, t the total sensitivity of the fitted
+        data (five times that for ``rule="mixture"``, whose probabilities are at least a fifth of
+        the bound's).
 
         Parameters
         ----------
         eps, delta : floats in (0, 1); relative error, probability of failure
-        constant : float; the theorem's "sufficiently large constant", which the paper does not give: with 1
-            the formula shows how the size grows, not a guarantee
+        constant : float; the theorem's "sufficiently large constant", which the paper does not
+            give: with 1 the formula shows how the size grows, not a guarantee
 
         Returns
         -------
@@ -238,7 +272,8 @@ class SVMCoreset(SizedSelector):
         Raises
         ------
         ValueError
-            for systematic sampling, to which the theorem does not apply, and after a fit of rows in blocks
+            for systematic sampling, to which the theorem does not apply, and after a fit of rows in
+            blocks
         """
         self._check_scored()
         for name, value in (("eps", eps), ("delta", delta)):
@@ -250,11 +285,14 @@ class SVMCoreset(SizedSelector):
             )
         t = self.total_sensitivity_ / (GUARD if self.rule == "mixture" else 1.0)
         d = self.n_features_in_
-        return int(np.ceil(constant * t / eps**2 * (d * np.log(max(t, math.e)) + np.log(1.0 / delta))))
+        return int(
+            np.ceil(constant * t / eps**2 * (d * np.log(max(t, math.e)) + np.log(1.0 / delta)))
+        )
 
 
 def sample_rows(n, rng, most=SEEDED):
-    """The rows of a class on which its centers are chosen: all, or one of each of `most` stretches."""
+    """The rows of a class on which its centers are chosen: all, or one of each of `most`
+    stretches."""
     if n <= most:
         return np.arange(n)
     return ((np.arange(most) + rng.random(most)) * (n / most)).astype(np.intp)
@@ -286,14 +324,17 @@ def choose_clusters(n_clusters, sample, u, bound, constants, rng):
 
 
 def _cheapest(sample, u, prefixes, bound, constants):
-    """The number of clusters with the smallest sum of sensitivities, on a sample that stands for its class."""
-    best, best_total = 1, np.inf
+    """The number of clusters with the smallest sum of sensitivities, on a sample that stands for
+    its class."""
+    best = 1
+    best_total = np.inf
     k = 1
     while k <= len(prefixes):
         labels = prefixes[k - 1]
         centers, weight = cell_means(sample, labels, u, k)
         total = bound(distances(sample, labels, centers), u, weight[labels], **constants).sum()
         if total < WORTH * best_total:
-            best, best_total = k, total
+            best = k
+            best_total = total
         k = max(k + 1, int(GROWTH * k))
     return best

@@ -1,30 +1,33 @@
 """Sensitivities of the SVM objective: the paper's upper bound, and a tighter one that is proved.
 
-With ``F(w) = 1/2 |w_1..d|^2 + price sum_q u(q) h(q, w)``, h the hinge loss, and the share of one point
-``u(p) f(p, w) = u(p) / (2 U) |w_1..d|^2 + price u(p) h(p, w)``, U the sum of all weights, the sensitivity is
-``s(p) = sup_w u(p) f(p, w) / F(w)`` ("On Coresets for Support Vector Machines", 2020, Definition 3; `price` is the
-lambda there, see `handful.svm.linear_svm.hinge_price`).
+With ``F(w) = 1/2 |w_1..d|^2 + price sum_q u(q) h(q, w)``, h the hinge loss, and the share of one
+point ``u(p) f(p, w) = u(p) / (2 U) |w_1..d|^2 + price u(p) h(p, w)``, U the sum of all weights, the
+sensitivity is ``s(p) = sup_w u(p) f(p, w) / F(w)`` ("On Coresets for Support Vector Machines",
+2020, Definition 3; `price` is the lambda there, see `handful.svm.linear_svm.hinge_price`).
 """
 
 import numpy as np
 
 
 def cluster_slope(cluster_weight, total_weight, price):
-    """alpha of Algorithm 1, ``U(P \\ P_i) / (2 price U(P) U(P_i))``, for clusters of weight `cluster_weight`."""
+    """alpha of Algorithm 1, ``U(P \\ P_i) / (2 price U(P) U(P_i))``, for clusters of weight
+    `cluster_weight`."""
     return (total_weight - cluster_weight) / (2.0 * price * total_weight * cluster_weight)
 
 
 def tight_bound(distance, u, cluster_weight, total_weight, *, price, opt):
     """Upper bound on the sensitivity of points, from their distance to the mean of their cluster.
 
-    The paper's first steps (its Appendix A.2) give, for any partition of each class with weighted means,
-    ``u f(p, w) / F(w) <= u / U_i + price u ([<w, D>]_+ - alpha |w|^2) / F(w)`` with D the vector from the point
-    to the mean. Maximising over w with no more than ``F(w) >= max(opt, |w|^2 / 2)`` gives
+    The paper's first steps (its Appendix A.2) give, for any partition of each class with weighted
+    means, ``u f(p, w) / F(w) <= u / U_i + price u ([<w, D>]_+ - alpha |w|^2) / F(w)`` with D the
+    vector from the point to the mean. Maximising over w with no more than ``F(w) >= max(opt, |w|^2
+    / 2)`` gives
 
         u / U_i + price u D^2 / (4 alpha opt)                if D <= 2 alpha sqrt(2 opt)
         u / U_i + price u (sqrt(2 / opt) D - 2 alpha)        otherwise,
 
-    a bound that is attained, unlike the printed one, which needs the optimum not to be the maximiser.
+    a bound that is attained, unlike the printed one, which needs the optimum not to be the
+    maximiser.
 
     Parameters
     ----------
@@ -47,16 +50,17 @@ def tight_bound(distance, u, cluster_weight, total_weight, *, price, opt):
         far = root * distance - 2.0 * alpha
         reach = np.where(distance <= 2.0 * alpha * np.sqrt(2.0 * opt), near, far)
         reach = np.where(distance > 0, reach, 0.0)
-        return np.fmin(1.0, u / cluster_weight + price * u * reach)  # also where it overflows
+        # also where it overflows
+        return np.fmin(1.0, u / cluster_weight + price * u * reach)
 
 
 def printed_bound(distance, u, cluster_weight, total_weight, *, price, opt, kappa=4 / 9):
     """The paper's bound (its Lemma 5.3) with the constant `kappa`; parameters as in `tight_bound`.
 
-    ``u / U_i + 9/2 price u max(kappa alpha, sqrt(4 alpha^2 + 2 D^2 / (9 opt)) - 2 alpha)``, at most 1. The formula is
-    lost from the stored text: kappa = 4/9 is the printed lemma as recalled, 2/3 is the authors' code. With
-    either it falls short of the sensitivity by up to about 6 % on instances where the optimum itself is the
-    maximiser (`printed_bound_counterexample`).
+    ``u / U_i + 9/2 price u max(kappa alpha, sqrt(4 alpha^2 + 2 D^2 / (9 opt)) - 2 alpha)``, at most
+    1. The formula is lost from the stored text: kappa = 4/9 is the printed lemma as recalled, 2/3
+    is the authors' code. With either it falls short of the sensitivity by up to about 6 % on
+    instances where the optimum itself is the maximiser (`printed_bound_counterexample`).
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         alpha = cluster_slope(cluster_weight, total_weight, price)

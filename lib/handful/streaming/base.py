@@ -1,4 +1,5 @@
-"""`StreamMemory`: what merge and reduce and the reservoirs share: checks of the input, and the rows they hold."""
+"""`StreamMemory`: what merge and reduce and the reservoirs share: checks of the input, and the rows
+they hold."""
 
 import warnings
 from typing import Any, Self
@@ -16,41 +17,52 @@ from handful.options import Options, check_options, restored
 from handful.parts import check_part, check_selector, reduced
 from handful.types import Block, Table, as_array, check_form, check_kind, form_of, is_numeric
 
-FIXED = ("size", "leaf_size", "n_slots", "n_held")  # options that cannot change between the chunks of a stream
+# options that cannot change between the chunks of a stream
+FIXED = ("size", "leaf_size", "n_slots", "n_held")
 
 
 class StreamMemory(Options):
     """Base class: checks each chunk of a stream, and gives the weighted rows that a subclass holds.
 
-    A subclass implements ``_chosen() -> Block or None`` and ``_take_in(X, y, sample_weight)``. The attributes that it
-    learns are replaced, never changed in place, so that an error in the middle of a chunk can restore the old ones. A
-    stream that was pickled goes on as if it had never stopped.
+    A subclass implements ``_chosen() -> Block or None`` and ``_take_in(X, y, sample_weight)``. The
+    attributes that it learns are replaced, never changed in place, so that an error in the middle
+    of a chunk can restore the old ones. A stream that was pickled goes on as if it had never
+    stopped.
     """
 
-    _undone_by = Exception  # what leaves a stream as it was before the chunk
+    # what leaves a stream as it was before the chunk
+    _undone_by = Exception
 
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
-        """Begin a new stream with these rows, of which at least one must count: see `partial_fit`."""
+        """Begin a new stream with these rows, of which at least one must count: see
+        `partial_fit`."""
         with restored(self):
             for name in ("seed_", "n_features_in_"):
                 self.__dict__.pop(name, None)
             self._go_on(X, y, sample_weight)
             if not self.n_seen_:
-                raise ValueError("fit needs at least 1 row, got 0; partial_fit takes chunks without rows.")
+                raise ValueError(
+                    "fit needs at least 1 row, got 0; partial_fit takes chunks without rows."
+                )
             if sample_weight is not None and not as_array(sample_weight).any():
-                raise ValueError("sample_weight is zero for all rows; partial_fit takes chunks in which no row counts.")
+                raise ValueError(
+                    "sample_weight is zero for all rows; partial_fit takes chunks in which no row "
+                    "counts."
+                )
         return self
 
     def partial_fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Take in the next rows of the stream, any number of them.
 
-        An error leaves everything as it was before the call: the next rows give what they would have given. What the
-        selector's `fit` would refuse of all rows so far is refused here, when it comes, however few rows it has.
+        An error leaves everything as it was before the call: the next rows give what they would
+        have given. What the selector's `fit` would refuse of all rows so far is refused here, when
+        it comes, however few rows it has.
 
         Parameters
         ----------
-        X : array, data frame or CSR matrix, shape (n, d), or texts or images where nothing reads them; a memory-mapped
-            array is read leaf by leaf; files and dask data, as in `handful.blocks.Blocks`, one block after the other
+        X : array, data frame or CSR matrix, shape (n, d), or texts or images where nothing reads
+            them; a memory-mapped array is read leaf by leaf; files and dask data, as in
+            `handful.blocks.Blocks`, one block after the other
         y : shape (n,), or None throughout
         sample_weight : shape (n,), non-negative; rows of weight 0 are counted, not kept
 
@@ -61,12 +73,14 @@ class StreamMemory(Options):
         Raises
         ------
         TypeError
-            if `selector` is no selector (its class is not one), or takes no `sample_weight`, such as a `Reservoir`
+            if `selector` is no selector (its class is not one), or takes no `sample_weight`, such
+            as a `Reservoir`
         ValueError
-            for rows that are not finite real numbers, or differ from those before in their number of columns, column
-            names or form (dense, sparse); for a `y` or `sample_weight` that does not fit, labels that the selector
-            cannot have beside those before, such as a third class of an SVM, and no `y` where it needs one; for a size
-            that is out of range or has changed since the stream began; and by the selector
+            for rows that are not finite real numbers, or differ from those before in their number
+            of columns, column names or form (dense, sparse); for a `y` or `sample_weight` that does
+            not fit, labels that the selector cannot have beside those before, such as a third class
+            of an SVM, and no `y` where it needs one; for a size that is out of range or has changed
+            since the stream began; and by the selector
         """
         return self._go_on(X, y, sample_weight)
 
@@ -75,15 +89,16 @@ class StreamMemory(Options):
 
         Returns
         -------
-        X : array or CSR matrix, shape (m, d), also where the chunks were frames: their columns in the order of
-            `feature_names_in_`
+        X : array or CSR matrix, shape (m, d), also where the chunks were frames: their columns in
+            the order of `feature_names_in_`
         y : array, shape (m,), or None if the stream has no labels
         weights : float array, shape (m,)
 
         Raises
         ------
         ValueError
-            before the first row, and where `size` or another option of the stream has changed since it began
+            before the first row, and where `size` or another option of the stream has changed since
+            it began
         """
         node = self._coreset_rows()
         return node.X, node.y, node.weights
@@ -103,7 +118,8 @@ class StreamMemory(Options):
         return self._coreset_rows().weights
 
     def take(self, X: Table, *arrays: Any) -> list[Any]:
-        """Shorthand for ``self.coreset_.take(X, *arrays)``, for arrays of the whole stream; `rows` needs no arrays.
+        """Shorthand for ``self.coreset_.take(X, *arrays)``, for arrays of the whole stream; `rows`
+        needs no arrays.
 
         Raises
         ------
@@ -111,7 +127,10 @@ class StreamMemory(Options):
             for an array that is shorter than the stream so far, and before the first row
         """
         coreset = self.coreset_
-        n = min((np.shape(a)[0] for a in (X, *arrays) if a is not None and not is_blocks(a)), default=self.n_seen_)
+        n = min(
+            (np.shape(a)[0] for a in (X, *arrays) if a is not None and not is_blocks(a)),
+            default=self.n_seen_,
+        )
         if n < self.n_seen_:
             raise ValueError(
                 f"take needs the whole stream, {self.n_seen_} rows so far, got {n}; "
@@ -120,7 +139,8 @@ class StreamMemory(Options):
         return coreset.take(X, *arrays)
 
     def subset(self, dataset: Any) -> Any:
-        """Shorthand for ``self.coreset_.subset(dataset)``, for a data set that holds the whole stream."""
+        """Shorthand for ``self.coreset_.subset(dataset)``, for a data set that holds the whole
+        stream."""
         return self.coreset_.subset(dataset)
 
     def __sklearn_is_fitted__(self):
@@ -131,8 +151,10 @@ class StreamMemory(Options):
         tags.input_tags.sparse = True
         if isinstance(getattr(self, "selector", None), BaseEstimator):
             inner = get_tags(self.selector)
-            tags.input_tags.sparse, tags.target_tags = inner.input_tags.sparse, inner.target_tags
-            tags.estimator_type, tags.classifier_tags = inner.estimator_type, inner.classifier_tags
+            tags.input_tags.sparse = inner.input_tags.sparse
+            tags.target_tags = inner.target_tags
+            tags.estimator_type = inner.estimator_type
+            tags.classifier_tags = inner.classifier_tags
         return tags
 
     # --- for subclasses
@@ -156,14 +178,19 @@ class StreamMemory(Options):
 
     def _coreset_rows(self):
         self._check_begun()
-        self._top = self._chosen() if self._top is None else self._top  # kept until the next chunk
+        # kept until the next chunk
+        self._top = self._chosen() if self._top is None else self._top
         if self._top is None:
-            raise ValueError("the stream has had no row of positive weight so far: there is no coreset yet.")
+            raise ValueError(
+                "the stream has had no row of positive weight so far: there is no coreset yet."
+            )
         lost = [] if self._classes is None else np.setdiff1d(self._classes, self._top.y).tolist()
         if lost:
             warnings.warn(
-                f"no row of class {', '.join(map(repr, lost[:3]))} is left of the stream, of {len(self._classes)} "
-                "classes: a classifier trained on its rows does not know it. A larger size keeps more, and "
+                f"no row of class {', '.join(map(repr, lost[:3]))} is left of the stream, of "
+                f"{len(self._classes)} "
+                "classes: a classifier trained on its rows does not know it. A larger size keeps "
+                "more, and "
                 "StratifiedCoreset a row of each class where size allows.",
                 stacklevel=3,
             )
@@ -187,7 +214,8 @@ class StreamMemory(Options):
         for name, value in self._fixed().items():
             if value != self._began_with[name]:
                 raise ValueError(
-                    f"{name} cannot change once a stream has begun: it began with {name}={self._began_with[name]!r}, "
+                    f"{name} cannot change once a stream has begun: it began with "
+                    f"{name}={self._began_with[name]!r}, "
                     f"got {name}={value!r}; fit begins a new stream."
                 )
 
@@ -216,31 +244,51 @@ class StreamMemory(Options):
         if n:
             if y is not None and self._reads_y:
                 check_kind(y)
-            form = form_of(X, y) | {"kind": "numbers in X" if X.dtype.kind in "biuf" else "words in X"}
+            form = form_of(X, y) | {
+                "kind": "numbers in X" if X.dtype.kind in "biuf" else "words in X"
+            }
             check_form(self._form or form, form, "the chunk", "the stream so far")
             self._form = form
-        if sample_weight is not None:  # a part of a stream, unlike a whole data set, may have no row that counts
+        # a part of a stream, unlike a whole data set, may have no row that counts
+        if sample_weight is not None:
             sample_weight = as_array(sample_weight)
             if sample_weight.shape != (n,) or sample_weight.any():
                 sample_weight = check_sample_weight(sample_weight, n)
         with np.errstate(over="ignore"):
             self._mass += n if sample_weight is None else float(sample_weight.sum())
         if not self._mass < np.inf:
-            raise ValueError("sample_weight must have a finite sum over the whole stream, got inf: scale the weights.")
+            raise ValueError(
+                "sample_weight must have a finite sum over the whole stream, got inf: scale the "
+                "weights."
+            )
         if n and hasattr(self, "selector"):
-            self._classes = check_part(self._chooser(), self.size, X, y, sample_weight, self._classes)
+            self._classes = check_part(
+                self._chooser(), self.size, X, y, sample_weight, self._classes
+            )
         return X, y, sample_weight
 
     def _chooser(self):
-        return self.selector._in_a_stream() if isinstance(self.selector, Selector) else self.selector
+        return (
+            self.selector._in_a_stream() if isinstance(self.selector, Selector) else self.selector
+        )
 
     def _chunk_rows(self, X, y, sample_weight):
-        """Rows of an open chunk as a Block with ids from `n_seen_` on: copies, which the caller cannot change."""
-        X, y, sample_weight = (a if a is None or sparse.issparse(a) else np.array(a) for a in (X, y, sample_weight))
+        """Rows of an open chunk as a Block with ids from `n_seen_` on: copies, which the caller
+        cannot change."""
+        X, y, sample_weight = (
+            a if a is None or sparse.issparse(a) else np.array(a) for a in (X, y, sample_weight)
+        )
         n = X.shape[0]
-        return Block(X, y, np.ones(n) if sample_weight is None else sample_weight, self.n_seen_ + np.arange(n))
+        return Block(
+            X,
+            y,
+            np.ones(n) if sample_weight is None else sample_weight,
+            self.n_seen_ + np.arange(n),
+        )
 
     def _reduce(self, nodes, level, index):
         if sum(map(len, nodes)) > self.size:
             self.n_reductions_ += 1
-        return reduced(nodes, self._chooser(), self.size, np.random.default_rng([self.seed_, level, index]))
+        return reduced(
+            nodes, self._chooser(), self.size, np.random.default_rng([self.seed_, level, index])
+        )

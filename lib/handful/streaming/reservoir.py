@@ -12,10 +12,11 @@ from handful.types import Seed, as_array, joined
 
 
 class Reservoir(StreamMemory):
-    """A uniform sample of a stream (Vitter 1985, Algorithm R); `rows` gives it with labels and weights.
+    """A uniform sample of a stream (Vitter 1985, Algorithm R); `rows` gives it with labels and
+    weights.
 
-    Every row seen so far is held with the same probability. Rows that count differently need a `sample_weight`, which
-    ``MergeReduce(UniformCoreset(), size=...)`` takes.
+    Every row seen so far is held with the same probability. Rows that count differently need a
+    `sample_weight`, which ``MergeReduce(UniformCoreset(), size=...)`` takes.
 
     Parameters
     ----------
@@ -24,7 +25,8 @@ class Reservoir(StreamMemory):
 
     Attributes
     ----------
-    coreset_ : Coreset of everything seen so far; its indices are positions in the stream, its weights ``n / size``
+    coreset_ : Coreset of everything seen so far; its indices are positions in the stream, its
+        weights ``n / size``
     n_seen_ : int; rows seen
     n_rows_held_ : int; rows in memory
 
@@ -68,10 +70,13 @@ class Reservoir(StreamMemory):
 
     def _take_in(self, X, y, sample_weight):
         if sample_weight is not None and (as_array(sample_weight) != 1).any():
-            raise ValueError("a reservoir takes no sample_weight: MergeReduce(UniformCoreset(), size=...) does.")
+            raise ValueError(
+                "a reservoir takes no sample_weight: MergeReduce(UniformCoreset(), size=...) does."
+            )
         rows = self._chunk_rows(*self._open(X, y, None))
         if len(rows):
-            places = self._places(rows)  # the place that each row takes, -1 for none
+            # the place that each row takes, -1 for none
+            places = self._places(rows)
             self.n_seen_ += len(rows)
             self._store(rows, places)
 
@@ -82,7 +87,9 @@ class Reservoir(StreamMemory):
 
     def _start(self):
         super()._start()
-        self._rng, self._held, self._n_places = np.random.default_rng(self.seed_), None, self.size
+        self._rng = np.random.default_rng(self.seed_)
+        self._held = None
+        self._n_places = self.size
 
     def _places(self, rows):
         seen = self.n_seen_ + np.arange(len(rows))
@@ -91,7 +98,8 @@ class Reservoir(StreamMemory):
         return np.where(places < self._n_places, places, -1)
 
     def _store(self, rows, places):
-        # Where several rows take one place the last stays. `source`: an index into the held rows, then the new ones.
+        # Where several rows take one place the last stays. `source`: an index into the held rows,
+        # then the new ones.
         held = 0 if self._held is None else len(self._held)
         source = np.concatenate([np.arange(held), np.full(max(0, places.max() + 1 - held), -1)])
         taken = np.flatnonzero(places >= 0)
@@ -111,11 +119,13 @@ class Reservoir(StreamMemory):
 
 
 class ClassBalancedReservoir(Reservoir):
-    """A sample of a stream with classes as equal in number as the stream allows (CBRS, Chrysakis and Moens 2020).
+    """A sample of a stream with classes as equal in number as the stream allows (CBRS, Chrysakis
+    and Moens 2020).
 
-    When the memory is full, a row of a class that has never been the largest in memory replaces a random row of the
-    largest class. A row of a class that has been the largest replaces, as in `Reservoir`, a random row of its own class
-    or is dropped. `rows` gives the sample with labels and weights.
+    When the memory is full, a row of a class that has never been the largest in memory replaces a
+    random row of the largest class. A row of a class that has been the largest replaces, as in
+    `Reservoir`, a random row of its own class or is dropped. `rows` gives the sample with labels
+    and weights.
 
     Parameters
     ----------
@@ -124,8 +134,9 @@ class ClassBalancedReservoir(Reservoir):
 
     Attributes
     ----------
-    coreset_ : Coreset of everything seen so far; its indices are positions in the stream, the weight of a row is the
-        number of rows of its class that were seen over the number that are held
+    coreset_ : Coreset of everything seen so far; its indices are positions in the stream, the
+        weight of a row is the number of rows of its class that were seen over the number that are
+        held
     n_seen_, n_rows_held_ : as in `Reservoir`
     classes_ : array; the classes seen, in the order of their first rows
 
@@ -147,13 +158,16 @@ class ClassBalancedReservoir(Reservoir):
     def _start(self):
         super()._start()
         self.classes_ = np.empty(0)
-        # For each class the rows seen and whether it has been the largest; for each place its class, -1 if free.
-        self._seen, self._full = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
+        # For each class the rows seen and whether it has been the largest; for each place its
+        # class, -1 if free.
+        self._seen = np.zeros(0, dtype=np.int64)
+        self._full = np.zeros(0, dtype=bool)
         self._code = np.empty(0, dtype=np.int64)
 
     def _places(self, rows):
         labels, first = np.unique(rows.y, return_index=True)
-        labels = labels[np.argsort(first)]  # in the order of arrival, which does not depend on how the stream is cut
+        # in the order of arrival, which does not depend on how the stream is cut
+        labels = labels[np.argsort(first)]
         begun = len(self.classes_) > 0
         new = labels[~np.isin(labels, self.classes_)] if begun else labels
         self.classes_ = np.concatenate([self.classes_, new]) if begun else new
@@ -163,7 +177,9 @@ class ClassBalancedReservoir(Reservoir):
         self._code = np.concatenate([self._code, np.full(more, -1)])
         order = np.argsort(self.classes_, kind="stable")
         codes = order[np.searchsorted(self.classes_, rows.y, sorter=order)]
-        return _balanced_places(codes, self._code, self._seen, self._full, self._rng.random((len(codes), 3)))
+        return _balanced_places(
+            codes, self._code, self._seen, self._full, self._rng.random((len(codes), 3))
+        )
 
     def _weights(self):
         held = np.bincount(self._code[: len(self._held)], minlength=len(self._seen))
@@ -174,9 +190,11 @@ class ClassBalancedReservoir(Reservoir):
 
 
 class ReservoirCoreset(ClassBalancedReservoir):
-    """`size` rows that a selector chooses from a reservoir of `n_held` rows of a stream; `rows` gives them.
+    """`size` rows that a selector chooses from a reservoir of `n_held` rows of a stream; `rows`
+    gives them.
 
-    With labels the reservoir is balanced over the classes, so that rare ones are there to be chosen from.
+    With labels the reservoir is balanced over the classes, so that rare ones are there to be chosen
+    from.
 
     Parameters
     ----------
@@ -184,7 +202,8 @@ class ReservoirCoreset(ClassBalancedReservoir):
         `random_state` are not used
     size : int; rows of the coreset
     n_held : int or None; rows of the reservoir, None for ten times `size`
-    balanced : bool; whether the reservoir is balanced over the classes of y. False for the targets of a regression
+    balanced : bool; whether the reservoir is balanced over the classes of y. False for the targets
+        of a regression
     random_state : None, int, RandomState or Generator
 
     Attributes
@@ -197,7 +216,8 @@ class ReservoirCoreset(ClassBalancedReservoir):
     >>> import numpy as np
     >>> from handful import UniformCoreset
     >>> X = np.arange(2000.0)[:, None]
-    >>> stream = ReservoirCoreset(UniformCoreset(), size=20, random_state=0).fit(X[:1500]).partial_fit(X[1500:])
+    >>> stream = ReservoirCoreset(UniformCoreset(), size=20, random_state=0).fit(X[:1500])
+    >>> stream = stream.partial_fit(X[1500:])
     >>> len(stream.coreset_), stream.n_seen_, stream.n_rows_held_
     (20, 2000, 200)
     """
@@ -223,10 +243,18 @@ class ReservoirCoreset(ClassBalancedReservoir):
         self._n_places = 10 * self.size if self.n_held is None else self.n_held
 
     def _places(self, rows):
-        return super()._places(rows) if self.balanced and rows.y is not None else Reservoir._places(self, rows)
+        return (
+            super()._places(rows)
+            if self.balanced and rows.y is not None
+            else Reservoir._places(self, rows)
+        )
 
     def _weights(self):
-        return super()._weights() if self.balanced and self._held.y is not None else Reservoir._weights(self)
+        return (
+            super()._weights()
+            if self.balanced and self._held.y is not None
+            else Reservoir._weights(self)
+        )
 
     def _chosen(self):
         held = super()._chosen()
@@ -235,8 +263,8 @@ class ReservoirCoreset(ClassBalancedReservoir):
 
 @njit(cache=True)
 def _balanced_places(codes, code_of_place, seen, full, uniforms):
-    # Algorithm 1 of Chrysakis and Moens; `code_of_place`, `seen` and `full` are updated. Places that are left out at
-    # the end of `code_of_place` are more than these rows could take.
+    # Algorithm 1 of Chrysakis and Moens; `code_of_place`, `seen` and `full` are updated. Places
+    # that are left out at the end of `code_of_place` are more than these rows could take.
     size = len(code_of_place)
     places = np.full(len(codes), -1, dtype=np.int64)
     held = np.zeros(len(seen), dtype=np.int64)

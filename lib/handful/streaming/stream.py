@@ -11,26 +11,30 @@ from handful.types import Seed, joined
 
 
 class MergeReduce(StreamMemory):
-    """The coreset of a stream, computed in the memory of O(log n) coresets; `rows` gives it with labels and weights.
+    """The coreset of a stream, computed in the memory of O(log n) coresets; `rows` gives it with
+    labels and weights.
 
-    Algorithm 2 of "On Coresets for Support Vector Machines" (2020), with any selector: every `leaf_size` rows become a
-    leaf, and two nodes of one level become a node of the next. The coreset can be asked for after any chunk.
+    Algorithm 2 of "On Coresets for Support Vector Machines" (2020), with any selector: every
+    `leaf_size` rows become a leaf, and two nodes of one level become a node of the next. The
+    coreset can be asked for after any chunk.
 
     Parameters
     ----------
     selector : Selector, such as `SVMCoreset`; its own `size` and `random_state` are not used
     size : int; the most rows of a node, so of the coreset, which with `n_slots` is several nodes
     leaf_size : int; rows of a leaf. A leaf of at most `size` rows is kept as it is
-    n_slots : None for the binary tree; or the number of nodes that are kept side by side, their union being the
-        coreset, by Algorithm 3 of "Data Summarization via Bilevel Optimization" (2024): when a leaf finds no free slot,
-        two neighbouring nodes are merged, which `first_to_merge` chooses
+    n_slots : None for the binary tree; or the number of nodes that are kept side by side, their
+        union being the coreset, by Algorithm 3 of "Data Summarization via Bilevel Optimization"
+        (2024): when a leaf finds no free slot, two neighbouring nodes are merged, which
+        `first_to_merge` chooses
     random_state : None, int, RandomState or Generator
     verbose : bool, whether `fit` and `partial_fit` show a progress bar
 
     Attributes
     ----------
     coreset_ : Coreset of everything seen so far; its indices are positions in the stream
-    slot_weights_ : list of int; with `n_slots`, the number of leaves that each node stands for, the oldest first
+    slot_weights_ : list of int; with `n_slots`, the number of leaves that each node stands for, the
+        oldest first
     n_seen_ : int; rows seen
     n_rows_held_ : int; rows in memory
     n_reductions_ : int; how often a selector ran
@@ -59,15 +63,21 @@ class MergeReduce(StreamMemory):
 
     def _start(self):
         super()._start()
-        self._nodes, self._leaf, self._n_leaves = {}, [], 0
-        self._slots, self.slot_weights_ = [], []
+        self._nodes = {}
+        self._leaf = []
+        self._n_leaves = 0
+        self._slots = []
+        self.slot_weights_ = []
 
     def _take_in(self, X, y, sample_weight):
         X, y, sample_weight = self._open(X, y, sample_weight)
-        start, n = 0, X.shape[0]
+        start = 0
+        n = X.shape[0]
         with tqdm(total=n, desc="MergeReduce", unit="row", disable=not self.verbose) as bar:
             while start < n:
-                part = slice(start, min(n, start + max(0, self.leaf_size - sum(map(len, self._leaf)))))
+                part = slice(
+                    start, min(n, start + max(0, self.leaf_size - sum(map(len, self._leaf))))
+                )
                 chunk = (None if side is None else side[part] for side in (X, y, sample_weight))
                 rows = self._chunk_rows(*chunk).of_positive_weight()
                 self.n_seen_ += part.stop - start
@@ -85,17 +95,26 @@ class MergeReduce(StreamMemory):
             # Each leaf causes one merge at most, so the number of leaves can seed the merge.
             nodes[i : i + 2] = [self._reduce(nodes[i : i + 2], 1, self._n_leaves)]
             weights[i : i + 2] = [weights[i] + weights[i + 1]]
-        self._slots, self.slot_weights_, self._leaf, self._n_leaves = nodes, weights, [], self._n_leaves + 1
+        self._slots = nodes
+        self.slot_weights_ = weights
+        self._leaf = []
+        self._n_leaves = self._n_leaves + 1
 
     def _climb(self):
-        level, index, nodes = 0, self._n_leaves, dict(self._nodes)
+        level = 0
+        index = self._n_leaves
+        nodes = dict(self._nodes)
         node = self._reduce(self._leaf, level, index)
         while index % 2:
-            level, index = level + 1, index // 2
+            level = level + 1
+            index = index // 2
             node = self._reduce([nodes.pop(level - 1), node], level, index)
         nodes[level] = node
-        # All attributes at once: an interrupt of a selector leaves the tree as it was, with a full leaf.
-        self._nodes, self._leaf, self._n_leaves = nodes, [], self._n_leaves + 1
+        # All attributes at once: an interrupt of a selector leaves the tree as it was, with a full
+        # leaf.
+        self._nodes = nodes
+        self._leaf = []
+        self._n_leaves = self._n_leaves + 1
 
     def _chosen(self):
         index = self._n_leaves
@@ -119,12 +138,13 @@ def first_to_merge(weights):
 
     Parameters
     ----------
-    weights : list of at least two ints, the number of leaves that each node stands for, the newest last
+    weights : list of at least two ints, the number of leaves that each node stands for, the newest
+        last
 
     Returns
     -------
-    int; the second last node if it is the first, or weighs less than the node before it; otherwise, of the adjacent
-    pairs of equal weight, the first node of the first pair of the smallest weight
+    int; the second last node if it is the first, or weighs less than the node before it; otherwise,
+    of the adjacent pairs of equal weight, the first node of the first pair of the smallest weight
     """
     if len(weights) == 2 or weights[-2] < weights[-3]:
         return len(weights) - 2

@@ -4,10 +4,11 @@ The problem, with rows ``z_i = y_i [x_i, 1]`` and weights ``w`` (the bias last):
 
     minimise  1/2 |w_1..d|^2 - g'w + constant + sum_i c_i [1 - z_i'w]_+
 
-(`g` and `constant` stand for points that were settled beforehand, see `solve`). Slack variables give
-``z_i'w + xi_i - s_i = 1``; ``a_i = c_i share_i`` are the dual variables, ``0 < share_i < 1``. The path
-``share_i s_i = (1 - share_i) xi_i = mu`` weighs each point's barrier by its own ``c_i``: a row of weight 2
-is exactly a row given twice, and weights over many orders of magnitude converge together.
+(`g` and `constant` stand for points that were settled beforehand, see `solve`). Slack variables
+give ``z_i'w + xi_i - s_i = 1``; ``a_i = c_i share_i`` are the dual variables, ``0 < share_i < 1``.
+The path ``share_i s_i = (1 - share_i) xi_i = mu`` weighs each point's barrier by its own ``c_i``: a
+row of weight 2 is exactly a row given twice, and weights over many orders of magnitude converge
+together.
 
 Everywhere in this subpackage `A` is the matrix ``[X, 1]``, which `with_ones` makes.
 """
@@ -21,11 +22,16 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from handful.checks import check_memory
 from handful.sources import physical_memory
 
-STEP_BACK = 0.995  # of the way to the boundary
-CLIP = 10.0  # a second-order correction may move a product by this many targets (Gondzio 1996)
-COPIES = 8  # of a Gram matrix that are there at the same time
-NEAR = 3.0  # the certificate is computed once the complementarity gap is within this factor of `tol`
-STRIP = 1 << 14  # rows of a Gram matrix at a time
+# of the way to the boundary
+STEP_BACK = 0.995
+# a second-order correction may move a product by this many targets (Gondzio 1996)
+CLIP = 10.0
+# of a Gram matrix that are there at the same time
+COPIES = 8
+# the certificate is computed once the complementarity gap is within this factor of `tol`
+NEAR = 3.0
+# rows of a Gram matrix at a time
+STRIP = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -56,10 +62,12 @@ class Solution:
 
 
 def with_ones(X):
-    """``[X, 1]``, float64: column by column if dense, where products with few columns are fastest; CSR if sparse."""
+    """``[X, 1]``, float64: column by column if dense, where products with few columns are fastest;
+    CSR if sparse."""
     if sparse.issparse(X):
         X, (n, d) = sparse.csr_array(X), X.shape
-        data, columns = np.insert(X.data, X.indptr[1:], 1.0), np.insert(X.indices, X.indptr[1:], d)
+        data = np.insert(X.data, X.indptr[1:], 1.0)
+        columns = np.insert(X.indices, X.indptr[1:], d)
         starts = X.indptr + np.arange(n + 1, dtype=X.indptr.dtype)
         return sparse.csr_array((data, columns, starts), shape=(n, d + 1), dtype=np.float64)
     A = np.empty((len(X), X.shape[1] + 1), order="F")
@@ -93,8 +101,8 @@ def gram_fits(d):
 def minimise(A, y, c, *, tol, linear=0.0, constant=0.0, start=None, mu=1.0, max_iter=200):
     """Minimise the weighted hinge loss to a certified relative gap of `tol`.
 
-    Mehrotra's predictor-corrector with one step length for primal and dual. Each iteration costs one
-    weighted Gram matrix and four products with `A`.
+    Mehrotra's predictor-corrector with one step length for primal and dual. Each iteration costs
+    one weighted Gram matrix and four products with `A`.
 
     Parameters
     ----------
@@ -114,27 +122,38 @@ def minimise(A, y, c, *, tol, linear=0.0, constant=0.0, start=None, mu=1.0, max_
     Raises
     ------
     MemoryError
-        where the Gram matrices of d features do not fit in the machine's memory; nothing is allocated
+        where the Gram matrices of d features do not fit in the machine's memory; nothing is
+        allocated
     """
     d = A.shape[1] - 1
-    check_memory(f"the interior-point method for {d} features", gram_bytes(d), "take fewer features")
-    penalised, linear = np.append(np.ones(d), 0.0), linear + np.zeros(d + 1)
+    check_memory(
+        f"the interior-point method for {d} features", gram_bytes(d), "take fewer features"
+    )
+    penalised = np.append(np.ones(d), 0.0)
+    linear = linear + np.zeros(d + 1)
     w = np.zeros(d + 1) if start is None else start
     slack = y * (A @ w) - 1.0
     share, rest, s, xi = _centre(slack, mu)
-    best_w, best_share, objective, bound = w, share, np.inf, -np.inf
-    n_iter, newton = 0, True
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a step beyond rounding ends the loop
+    best_w = w
+    best_share = share
+    objective = np.inf
+    bound = -np.inf
+    n_iter = 0
+    newton = True
+    # a step beyond rounding ends the loop
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         while True:
             product = c @ (share * s + rest * xi)
             value = 0.5 * w[:d] @ w[:d] - linear @ w + constant + c @ np.maximum(0.0, -slack)
             last = newton is None or n_iter == max_iter
             if product <= NEAR * tol * abs(value) or last:
                 if value < objective:
-                    best_w, objective = w, value
+                    best_w = w
+                    objective = value
                 certified = constant + dual_objective(A, y, c, share, linear)
                 if certified > bound:
-                    best_share, bound = share, certified
+                    best_share = share
+                    bound = certified
                 if objective - bound <= tol * abs(objective) or last:
                     return Solution(best_w, best_share, float(objective), float(bound), n_iter)
             mu = product / (2.0 * c.sum())
@@ -144,10 +163,18 @@ def minimise(A, y, c, *, tol, linear=0.0, constant=0.0, start=None, mu=1.0, max_
                 continue
             moved = D / c
             rhs = linear - penalised * w + A.T @ (y * (c * share - D * slack))
-            affine = -moved * (slack + y * (A @ newton(rhs)))  # the step in `share` for mu = 0
-            affine_s, affine_xi = -s * (1.0 + affine / share), -xi * (1.0 - affine / rest)
-            t = min(1.0, 1.0 / _fastest((affine, share), (-affine, rest), (affine_s, s), (affine_xi, xi)))
-            left = c @ ((share + t * affine) * (s + t * affine_s) + (rest - t * affine) * (xi + t * affine_xi))
+            # the step in `share` for mu = 0
+            affine = -moved * (slack + y * (A @ newton(rhs)))
+            affine_s = -s * (1.0 + affine / share)
+            affine_xi = -xi * (1.0 - affine / rest)
+            t = min(
+                1.0,
+                1.0 / _fastest((affine, share), (-affine, rest), (affine_s, s), (affine_xi, xi)),
+            )
+            left = c @ (
+                (share + t * affine) * (s + t * affine_s)
+                + (rest - t * affine) * (xi + t * affine_xi)
+            )
             target = mu * (left / product) ** 3
             second_s = np.clip(affine_s * affine, -CLIP * target, CLIP * target)
             second_xi = np.clip(-affine_xi * affine, -CLIP * target, CLIP * target)
@@ -157,18 +184,27 @@ def minimise(A, y, c, *, tol, linear=0.0, constant=0.0, start=None, mu=1.0, max_
             step = moved * (q - slack - p)
             step_s = (target - second_s - s * step) / share - s
             step_xi = (target - second_xi + xi * step) / rest - xi
-            t = min(1.0, STEP_BACK / _fastest((step_s, s), (step_xi, xi), (step, share), (-step, rest)))
-            w, slack = w + t * direction, slack + t * p
-            share, rest, s, xi = share + t * step, rest - t * step, s + t * step_s, xi + t * step_xi
+            t = min(
+                1.0, STEP_BACK / _fastest((step_s, s), (step_xi, xi), (step, share), (-step, rest))
+            )
+            w = w + t * direction
+            slack = slack + t * p
+            share = share + t * step
+            rest = rest - t * step
+            s = s + t * step_s
+            xi = xi + t * step_xi
             # the larger of s and xi is computed again: s - xi = slack to the last digit
             s, xi = np.where(slack > 0, xi + slack, s), np.where(slack > 0, xi, s - slack)
             n_iter += 1
 
 
 def dual_objective(A, y, c, share, linear=0.0):
-    """The dual objective (without `constant`) at ``c * share``, one class scaled down until it is feasible."""
-    a, linear = c * share, linear + np.zeros(A.shape[1])
-    excess = y @ a + linear[-1]  # dual feasibility: 0, as the bias is not penalised
+    """The dual objective (without `constant`) at ``c * share``, one class scaled down until it is
+    feasible."""
+    a = c * share
+    linear = linear + np.zeros(A.shape[1])
+    # dual feasibility: 0, as the bias is not penalised
+    excess = y @ a + linear[-1]
     if excess != 0:
         side = y * excess > 0
         total = a[side].sum()
@@ -185,7 +221,8 @@ def _fastest(*pairs):
 
 
 def factor(M, penalised):
-    """A solver with the Jacobi-scaled Cholesky factor of M plus the penalty; None for an M beyond rounding error.
+    """A solver with the Jacobi-scaled Cholesky factor of M plus the penalty; None for an M beyond
+    rounding error.
 
     Rounding can make M indefinite by a little: a ridge then changes the step, not the solution.
     """
@@ -207,6 +244,8 @@ def _centre(slack, mu):
     """share, 1 - share, s, xi with s - xi = slack and both products equal to mu."""
     size = np.abs(slack)
     root = np.sqrt(size * size + 4.0 * mu * mu)
-    larger, smaller = mu + 0.5 * (size + root), mu + 0.5 * (4.0 * mu * mu / (root + size))
-    s, xi = np.where(slack > 0, larger, smaller), np.where(slack > 0, smaller, larger)
+    larger = mu + 0.5 * (size + root)
+    smaller = mu + 0.5 * (4.0 * mu * mu / (root + size))
+    s = np.where(slack > 0, larger, smaller)
+    xi = np.where(slack > 0, smaller, larger)
     return mu / s, mu / xi, s, xi

@@ -33,7 +33,8 @@ from handful.types import Table, readable
 def hinge_price(l2: Any, total_weight: Any) -> Any:
     """What a unit of hinge loss costs beside ``1/2 |w|^2``: 1 / (l2 U), or 1 where `l2` is None.
 
-    It is the lambda of "On Coresets for Support Vector Machines" (2020), and the `C` of scikit-learn.
+    It is the lambda of "On Coresets for Support Vector Machines" (2020), and the `C` of
+    scikit-learn.
 
     Parameters
     ----------
@@ -53,15 +54,20 @@ def hinge_price(l2: Any, total_weight: Any) -> Any:
         return 1.0
     strength = float(l2) * float(total_weight)
     if not np.finfo(float).tiny <= strength < np.inf:
-        raise ValueError(f"l2 times the sum of the weights must be 2e-308 to 2e308, got {l2!r} x {total_weight:.3g}.")
+        raise ValueError(
+            f"l2 times the sum of the weights must be 2e-308 to 2e308, got {l2!r} x "
+            f"{total_weight:.3g}."
+        )
     return 1.0 / strength
 
 
-def svm_objective(X: Table, y: Table, w: Any, *, l2: float | None = None, sample_weight: Table = None) -> Any:
+def svm_objective(
+    X: Table, y: Table, w: Any, *, l2: float | None = None, sample_weight: Table = None
+) -> Any:
     """The SVM objective of "On Coresets for Support Vector Machines" (2020), Definition 1.
 
-    ``F(w) = 1/2 |w_1..d|^2 + 1 / (l2 U) sum_i u_i [1 - y_i (<x_i, w_1..d> + w_d+1)]_+``, U the sum of the weights u;
-    the bias is not penalised.
+    ``F(w) = 1/2 |w_1..d|^2 + 1 / (l2 U) sum_i u_i [1 - y_i (<x_i, w_1..d> + w_d+1)]_+``, U the sum
+    of the weights u; the bias is not penalised.
 
     Parameters
     ----------
@@ -76,7 +82,8 @@ def svm_objective(X: Table, y: Table, w: Any, *, l2: float | None = None, sample
     float
     """
     X = check_rows(X, accept_sparse="csr")
-    y, w = check_vector(y, "y", X.shape[0]), check_vector(w, "w", X.shape[1] + 1)
+    y = check_vector(y, "y", X.shape[0])
+    w = check_vector(w, "w", X.shape[1] + 1)
     if not np.isin(y, (-1, 1)).all():
         raise ValueError(f"y must hold the labels -1 and +1, got {np.unique(y)[:5]}.")
     u = check_sample_weight(sample_weight, len(y))
@@ -85,46 +92,57 @@ def svm_objective(X: Table, y: Table, w: Any, *, l2: float | None = None, sample
 
 
 class LinearSVM(ClassifierMixin, Options):
-    """Linear support vector classifier, solved to a certified duality gap; several classes one against the rest.
+    """Linear support vector classifier, solved to a certified duality gap; several classes one
+    against the rest.
 
-    Minimises the weighted mean of the hinge losses ``[1 - y_i (<x_i, w> + b)]_+`` plus ``l2 / 2 * |w|^2``, the bias
-    not penalised: the problem of ``SVC(kernel="linear", C=1 / (l2 * n))``, unlike that of `sklearn.svm.LinearSVC`. It
-    has two methods, and takes the one that needs fewer operations. Up to some hundred features that is a primal-dual
-    interior-point method (Mehrotra 1992) whose cost is O(n d^2) an iteration; of many rows it gets only those that a
-    smoothed solution leaves near the margin. For more features it is dual coordinate descent (Hsieh et al. 2008), whose
-    cost is O(nnz) a pass and whose memory is O(nnz + n + d); it is slow on features of very different scales.
+    Minimises the weighted mean of the hinge losses ``[1 - y_i (<x_i, w> + b)]_+`` plus ``l2 / 2 *
+    |w|^2``, the bias not penalised: the problem of ``SVC(kernel="linear", C=1 / (l2 * n))``, unlike
+    that of `sklearn.svm.LinearSVC`. It has two methods, and takes the one that needs fewer
+    operations. Up to some hundred features that is a primal-dual interior-point method (Mehrotra
+    1992) whose cost is O(n d^2) an iteration; of many rows it gets only those that a smoothed
+    solution leaves near the margin. For more features it is dual coordinate descent (Hsieh et al.
+    2008), whose cost is O(nnz) a pass and whose memory is O(nnz + n + d); it is slow on features of
+    very different scales.
 
-    As the bias is free, centring the features changes nothing but the bias. They are centred here, so that columns far
-    from zero cost no digits; of a CSR matrix those columns of which more than half is stored.
+    As the bias is free, centring the features changes nothing but the bias. They are centred here,
+    so that columns far from zero cost no digits; of a CSR matrix those columns of which more than
+    half is stored.
 
     Parameters
     ----------
-    l2 : float > 0 or None; strength of the penalty, per mean loss. None: 1 / U, U the sum of the weights, which is
-        lambda = 1 in "On Coresets for Support Vector Machines" (2020) and ``C=1`` in scikit-learn
-    class_weight : None, a dict of factors by class, or "balanced", which makes all classes weigh alike; they multiply
-        the `sample_weight` in the losses, as they multiply the C of `sklearn.svm.SVC`
+    l2 : float > 0 or None; strength of the penalty, per mean loss. None: 1 / U, U the sum of the
+        weights, which is lambda = 1 in "On Coresets for Support Vector Machines" (2020) and ``C=1``
+        in scikit-learn
+    class_weight : None, a dict of factors by class, or "balanced", which makes all classes weigh
+        alike; they multiply the `sample_weight` in the losses, as they multiply the C of
+        `sklearn.svm.SVC`
     tol : float > 0; relative duality gap at which to stop
-    max_iter : int; interior-point iterations in each stage; for each, 50 passes of the coordinate descent
-    warm_start : bool; start from the previous `fit`'s solution (the coordinate descent: from its bias)
+    max_iter : int; interior-point iterations in each stage; for each, 50 passes of the coordinate
+        descent
+    warm_start : bool; start from the previous `fit`'s solution (the coordinate descent: from its
+        bias)
 
     Attributes
     ----------
     coef_ : float array, shape (1, d); of k > 2 classes (k, d), each class against the rest
     intercept_ : float array, shape (1,) or (k,)
     classes_ : array, shape (2,) or (k,)
-    objective_ : float, or array of shape (k,); the objective at the solution as in that paper's Definition 1:
-        `svm_objective`, the mean loss and penalty over `l2`
-    lower_bound_ : float or array; no solution has a lower objective (the dual objective at a feasible point)
+    objective_ : float, or array of shape (k,); the objective at the solution as in that paper's
+        Definition 1: `svm_objective`, the mean loss and penalty over `l2`
+    lower_bound_ : float or array; no solution has a lower objective (the dual objective at a
+        feasible point)
     gap_ : float; ``(objective_ - lower_bound_) / objective_``, the largest of the k
-    n_iter_ : int; iterations over all stages, or passes of the coordinate descent, the most of the k
+    n_iter_ : int; iterations over all stages, or passes of the coordinate descent, the most of the
+        k
     method_ : "interior point" or "coordinate descent"
 
     Notes
     -----
-    In a test of 2,000 random problems (condition numbers to 1e12, weights over ten decades, features up to 1e8 from
-    zero), one kept a gap above 1e-8, of 1e-6. Where rounding stops the solver, `fit` warns, and the bound still holds.
-    The objective and the bound are those of the centred features: with features at 1e8 `intercept_` has an absolute
-    rounding error of about 1e-8 times the coefficients, and `decision_function` with it.
+    In a test of 2,000 random problems (condition numbers to 1e12, weights over ten decades,
+    features up to 1e8 from zero), one kept a gap above 1e-8, of 1e-6. Where rounding stops the
+    solver, `fit` warns, and the bound still holds. The objective and the bound are those of the
+    centred features: with features at 1e8 `intercept_` has an absolute rounding error of about 1e-8
+    times the coefficients, and `decision_function` with it.
 
     Examples
     --------
@@ -142,7 +160,9 @@ class LinearSVM(ClassifierMixin, Options):
     max_iter: Count = 200
     warm_start: bool = False
 
-    _elsewhere = {"C": "of n rows, or of rows whose weights add up to n, l2 = 1 / (C n); l2=None is C=1"}
+    _elsewhere = {
+        "C": "of n rows, or of rows whose weights add up to n, l2 = 1 / (C n); l2=None is C=1"
+    }
 
     @all_or_nothing
     def fit(self, X: Table, y: Table, sample_weight: Table = None) -> Self:
@@ -173,10 +193,16 @@ class LinearSVM(ClassifierMixin, Options):
         sample_weight = check_sample_weight(sample_weight, X.shape[0])
         present = sample_weight > 0
         if not present.all():
-            X, y, sample_weight = X[present], y[present], sample_weight[present]
+            X = X[present]
+            y = y[present]
+            sample_weight = sample_weight[present]
         self.classes_, signs = signed_labels(y, "an SVM", several=True)
         signs = np.atleast_2d(signs)
-        c = hinge_price(self.l2, sample_weight.sum()) * sample_weight * self._class_factors(y, sample_weight)
+        c = (
+            hinge_price(self.l2, sample_weight.sum())
+            * sample_weight
+            * self._class_factors(y, sample_weight)
+        )
         X, center = centred(X, c)
         starts: Any = [None] * len(signs)
         if warm is not None and warm.shape == (len(signs), X.shape[1]):
@@ -184,11 +210,17 @@ class LinearSVM(ClassifierMixin, Options):
         options = dict(tol=self.tol, max_iter=self.max_iter)
         A = with_ones(X)
         with one_blas_thread():
-            solutions = [solve(A, mine, c, start=start, **options) for mine, start in zip(signs, starts)]
+            solutions = [
+                solve(A, mine, c, start=start, **options) for mine, start in zip(signs, starts)
+            ]
         w = np.stack([solution.w for solution in solutions])
-        self.coef_, self.intercept_ = w[:, :-1], w[:, -1] - w[:, :-1] @ center
-        objective, lower_bound = np.array([(s.objective, s.lower_bound) for s in solutions], dtype=float).T
-        lower_bound = np.maximum(lower_bound, 0.0)  # of the dual point 0: at prices like 1e200 rounding spoils others
+        self.coef_ = w[:, :-1]
+        self.intercept_ = w[:, -1] - w[:, :-1] @ center
+        objective, lower_bound = np.array(
+            [(s.objective, s.lower_bound) for s in solutions], dtype=float
+        ).T
+        # of the dual point 0: at prices like 1e200 rounding spoils others
+        lower_bound = np.maximum(lower_bound, 0.0)
         several = len(signs) > 1
         self.objective_ = objective if several else float(objective[0])
         self.lower_bound_ = lower_bound if several else float(lower_bound[0])
@@ -197,7 +229,8 @@ class LinearSVM(ClassifierMixin, Options):
         self.method_ = solutions[0].method
         if not self.gap_ <= self.tol:
             warnings.warn(
-                f"LinearSVM stopped after {self.n_iter_} iterations with a duality gap of {self.gap_:.1e} "
+                f"LinearSVM stopped after {self.n_iter_} iterations with a duality gap of "
+                f"{self.gap_:.1e} "
                 f"> tol={self.tol:.1e}; raise max_iter, tol or l2, or standardise the features.",
                 ConvergenceWarning,
                 stacklevel=2,
@@ -208,17 +241,21 @@ class LinearSVM(ClassifierMixin, Options):
         # The factor of each row's class.
         if self.class_weight is None:
             return 1.0
-        factors = compute_class_weight(self.class_weight, classes=self.classes_, y=y, sample_weight=sample_weight)
+        factors = compute_class_weight(
+            self.class_weight, classes=self.classes_, y=y, sample_weight=sample_weight
+        )
         if not ((factors > 0) & np.isfinite(factors)).all():
             raise ValueError(
-                f"class_weight of LinearSVM must hold positive numbers, got {factors}: leave out the rows of a class "
+                f"class_weight of LinearSVM must hold positive numbers, got {factors}: leave out "
+                "the rows of a class "
                 "that is not to count."
             )
         return factors[np.searchsorted(self.classes_, y)]
 
     @by_blocks
     def decision_function(self, X: Table) -> np.ndarray:
-        """Signed margins ``<x, w> + b``, shape (n,), positive for ``classes_[1]``; of k > 2 classes shape (n, k)."""
+        """Signed margins ``<x, w> + b``, shape (n,), positive for ``classes_[1]``; of k > 2 classes
+        shape (n, k)."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         margins = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
@@ -228,7 +265,9 @@ class LinearSVM(ClassifierMixin, Options):
     def predict(self, X: Table) -> np.ndarray:
         """The predicted class of each row, shape (n,)."""
         margins = self.decision_function(X)
-        return self.classes_[(margins > 0).astype(int) if margins.ndim == 1 else margins.argmax(axis=1)]
+        return self.classes_[
+            (margins > 0).astype(int) if margins.ndim == 1 else margins.argmax(axis=1)
+        ]
 
     def score(self, X: Table, y: Table, sample_weight: Table = None) -> float:
         """The share of the rows, by weight, whose class is predicted."""

@@ -1,4 +1,5 @@
-"""Table 7 and Figures 10 and 11 of the bilevel paper: batch active learning of spoken words (Section 5.5)."""
+"""Table 7 and Figures 10 and 11 of the bilevel paper: batch active learning of spoken words
+(Section 5.5)."""
 
 import time
 
@@ -10,11 +11,14 @@ from handful_papers.bico.active_data import features, recordings
 
 TRAININGS = ("supervised", "supervised augmented", "mixmatch")
 METHODS_SHOWN = ("uniform", "max-entropy", "kcenter", "consistency", "badge", "bico")
-ENTROPY_VARIANTS, CONSISTENCY_VARIANTS = 2, 5  # augmentations over which predictions are averaged and compared
+# augmentations over which predictions are averaged and compared
+ENTROPY_VARIANTS = 2
+CONSISTENCY_VARIANTS = 5
 
 
 def train(data, labelled, labels, *, training="mixmatch", seed, **options):
-    """A network trained on a few labelled recordings of the pool, and by MixMatch on all the others.
+    """A network trained on a few labelled recordings of the pool, and by MixMatch on all the
+    others.
 
     Parameters
     ----------
@@ -47,7 +51,8 @@ def accuracy(model, data):
 
 
 def first_labels(y, n, *, seed):
-    """`n` random points with at least one of every class, as the first pool of Section 5.5: int array, shape (n,)."""
+    """`n` random points with at least one of every class, as the first pool of Section 5.5: int
+    array, shape (n,)."""
     rng = np.random.default_rng([seed, 10])
     classes = np.unique(y)
     if n < len(classes):
@@ -58,13 +63,15 @@ def first_labels(y, n, *, seed):
 
 
 def most_varying(P, n):
-    """The `n` points whose predictions `P`, shape (variants, pool, classes), vary most (Gao et al. 2020): int array."""
+    """The `n` points whose predictions `P`, shape (variants, pool, classes), vary most (Gao et al.
+    2020): int array."""
     P = P / P.sum(axis=2, keepdims=True, dtype=np.float64)
     return np.argsort(-P.var(axis=0).sum(axis=1), kind="stable")[:n]
 
 
 def augmented(data, rows, n, *, seed, n_labelled):
-    """`n` different ones of the presampled augmentations of each recording, for each seed and number of labels anew.
+    """`n` different ones of the presampled augmentations of each recording, for each seed and
+    number of labels anew.
 
     Returns
     -------
@@ -106,10 +113,14 @@ def acquire(method, n, data, model, labelled, labels, *, proxy=None, seed):
         P = np.concatenate([as_it_is, predicted(CONSISTENCY_VARIANTS)])
         chosen = most_varying(P, n)
     elif method == "kcenter":
-        chosen = KCenterQuery().query(n, features=model.embed(data.X[pool]), labelled=model.embed(data.X[labelled]))
+        chosen = KCenterQuery().query(
+            n, features=model.embed(data.X[pool]), labelled=model.embed(data.X[labelled])
+        )
     elif method == "badge":
         P = model.predict_proba(data.X[pool])
-        chosen = Badge(random_state=rng).query(n, features=model.embed(data.X[pool]), probabilities=P)
+        chosen = Badge(random_state=rng).query(
+            n, features=model.embed(data.X[pool]), probabilities=P
+        )
     else:
         query = BilevelQuery(variants=lambda row: proxy.variants(pool[row]))
         chosen = query.query(
@@ -128,16 +139,19 @@ def describe(chosen, model, data, labelled):
 
     Returns
     -------
-    dict : mistakes (points of the batch that the model gets wrong), pool_mistakes (the same number for a batch of the
-        pool's average), classes (different true classes in the batch), spread (mean distance of a point to the nearest
-        other of the batch, in embeddings, over that of random batches of the pool)
+    dict : mistakes (points of the batch that the model gets wrong), pool_mistakes (the same number
+        for a batch of the pool's average), classes (different true classes in the batch), spread
+        (mean distance of a point to the nearest other of the batch, in embeddings, over that of
+        random batches of the pool)
     """
     pool = np.setdiff1d(np.arange(len(data.X)), labelled)
     wrong = model.predict(data.X[pool]) != data.y[pool]
     at = np.searchsorted(pool, chosen)
     E = model.embed(data.X[pool]).astype(np.float64)
     rng = np.random.default_rng(0)
-    random = np.mean([_nearest(E[rng.choice(len(pool), len(chosen), replace=False)]) for _ in range(50)])
+    random = np.mean(
+        [_nearest(E[rng.choice(len(pool), len(chosen), replace=False)]) for _ in range(50)]
+    )
     return {
         "mistakes": int(wrong[at].sum()),
         "pool_mistakes": len(chosen) * float(wrong.mean()),
@@ -162,7 +176,9 @@ def query_rows(method, *, pool, sizes, options, proxy, seed):
     """
     known = features(pool, proxy) if method == "bico" else None
     rows = run_active(recordings(**pool), method, seed, sizes=sizes, options=options, proxy=known)
-    return [r | ({"chosen": " ".join(map(str, r["chosen"]))} if "chosen" in r else {}) for r in rows]
+    return [
+        r | ({"chosen": " ".join(map(str, r["chosen"]))} if "chosen" in r else {}) for r in rows
+    ]
 
 
 def batch_rows(*, pool, n_first, options, proxy, seed):
@@ -177,19 +193,28 @@ def batch_rows(*, pool, n_first, options, proxy, seed):
 
     Returns
     -------
-    list of dict, one for each method : method, seed, accuracy (percent, before the batch) and what `describe` says
+    list of dict, one for each method : method, seed, accuracy (percent, before the batch) and what
+        `describe` says
     """
     data = recordings(**pool)
     model, labelled = first_model(data, n_first, seed=seed, options=options)
-    known, rows, before = features(pool, proxy), [], accuracy(model, data)
+    known = features(pool, proxy)
+    rows = []
+    before = accuracy(model, data)
     for method in METHODS_SHOWN:
-        chosen = acquire(method, 10, data, model, labelled, data.y[labelled], proxy=known, seed=seed)
-        rows.append(dict(method=method, seed=seed, accuracy=before) | describe(chosen, model, data, labelled))
+        chosen = acquire(
+            method, 10, data, model, labelled, data.y[labelled], proxy=known, seed=seed
+        )
+        rows.append(
+            dict(method=method, seed=seed, accuracy=before)
+            | describe(chosen, model, data, labelled)
+        )
     return rows
 
 
 def first_model(data, n, *, seed, options):
-    """MixMatch trained on the first `n` labels of a seed, as every method of `run_active` is: (model, labelled)."""
+    """MixMatch trained on the first `n` labels of a seed, as every method of `run_active` is:
+    (model, labelled)."""
     labelled = first_labels(data.y, n, seed=seed)
     return train(data, labelled, data.y[labelled], seed=training_seed(seed, n), **options), labelled
 
@@ -200,7 +225,8 @@ def training_seed(seed, n_labels):
 
 
 def run_active(data, method, seed, *, sizes, options, proxy=None):
-    """One acquisition function with one seed: train, measure, ask the oracle, from the first size to the last.
+    """One acquisition function with one seed: train, measure, ask the oracle, from the first size
+    to the last.
 
     Parameters
     ----------
@@ -212,8 +238,9 @@ def run_active(data, method, seed, *, sizes, options, proxy=None):
 
     Returns
     -------
-    list of dict, one for each size : method, seed, labels (their number), accuracy (percent), and, for all but the last
-    size, what `describe` says of the batch that follows, seconds_query and chosen (the batch); seconds_train
+    list of dict, one for each size : method, seed, labels (their number), accuracy (percent), and,
+    for all but the last size, what `describe` says of the batch that follows, seconds_query and
+    chosen (the batch); seconds_train
     """
     rows = []
 
@@ -230,7 +257,9 @@ def run_active(data, method, seed, *, sizes, options, proxy=None):
         start = time.perf_counter()
         chosen = acquire(method, n, data, model, labelled, labels, proxy=proxy, seed=seed)
         seconds = time.perf_counter() - start
-        rows[-1] |= describe(chosen, model, data, labelled) | dict(seconds_query=seconds, chosen=chosen.tolist())
+        rows[-1] |= describe(chosen, model, data, labelled) | dict(
+            seconds_query=seconds, chosen=chosen.tolist()
+        )
         return chosen
 
     batch = sizes[1] - sizes[0]
@@ -243,7 +272,8 @@ def run_active(data, method, seed, *, sizes, options, proxy=None):
 
 
 def training_rows(method, *, pool, sizes, options, seed):
-    """One training of Table 7, on the labels that "uniform" of `run_active` has at each size: a task of a sweep.
+    """One training of Table 7, on the labels that "uniform" of `run_active` has at each size: a
+    task of a sweep.
 
     Parameters
     ----------
@@ -255,11 +285,15 @@ def training_rows(method, *, pool, sizes, options, seed):
     -------
     list of dict, one for each size : method, seed, labels, accuracy (percent)
     """
-    data, rows, step = recordings(**pool), [], min(sizes)
+    data = recordings(**pool)
+    rows = []
+    step = min(sizes)
     labelled = first_labels(data.y, step, seed=seed)
     for n in range(step, max(sizes) + 1, step):
         if n > step:
-            labelled = np.append(labelled, acquire("uniform", step, data, None, labelled, None, seed=seed))
+            labelled = np.append(
+                labelled, acquire("uniform", step, data, None, labelled, None, seed=seed)
+            )
         if n in sizes:
             of_training = dict(training=method, seed=training_seed(seed, n))
             model = train(data, labelled, data.y[labelled], **of_training, **options)

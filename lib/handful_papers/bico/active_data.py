@@ -1,4 +1,5 @@
-"""Recordings for active learning (Section 5.5): pool and test set as spectrograms, with presampled augmentations."""
+"""Recordings for active learning (Section 5.5): pool and test set as spectrograms, with presampled
+augmentations."""
 
 import hashlib
 import inspect
@@ -18,7 +19,8 @@ from scipy.io import wavfile
 from handful_papers.bico import audio
 from handful_papers.bico.tones import spoken_tones
 
-TEST_INDEX = 5  # Spoken Digits numbered below it test, as is customary; 2,700 remain, the paper's number
+# Spoken Digits numbered below it test, as is customary; 2,700 remain, the paper's number
+TEST_INDEX = 5
 NOISE_SEGMENTS = 100
 
 
@@ -28,7 +30,8 @@ class Recordings:
 
     Attributes
     ----------
-    X, X_test : float32, shape (n, 32, 32), spectrograms, standardised by the pool's mean and deviation
+    X, X_test : float32, shape (n, 32, 32), spectrograms, standardised by the pool's mean and
+        deviation
     copies : float16, shape (n, k, 32, 32), augmented variants of each recording of the pool
     y, y_test : int labels 0..classes-1
     sound : shape (n, samples), int16 or float32, what one hears
@@ -52,24 +55,30 @@ class Recordings:
 
 
 def cache_folder():
-    """Where spectrograms and kernel rows are kept: in the data folder, under a hash of the modules that make them.
+    """Where spectrograms and kernel rows are kept: in the data folder, under a hash of the modules
+    that make them.
 
     Changed code never finds what earlier code left; folders of earlier code may be deleted.
     """
-    modules = sorted({__name__, *(made.__module__ for made in (CNTK, RBF, Nystrom)), audio.__name__})
+    modules = sorted(
+        {__name__, *(made.__module__ for made in (CNTK, RBF, Nystrom)), audio.__name__}
+    )
     source = "".join(inspect.getsource(sys.modules[name]) for name in modules)
     return data_folder() / "cache" / "active" / hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
 def recordings(dataset, n_copies, generated):
-    """`prepare` for the tasks of a sweep: made once in each process, and kept on disk unless the set is generated.
+    """`prepare` for the tasks of a sweep: made once in each process, and kept on disk unless the
+    set is generated.
 
     Parameters
     ----------
     dataset, n_copies : as `name` and `n_copies` of `prepare`
     generated : dict, options of a generated data set; {} for one that is read
     """
-    return _made(prepare, json.dumps(dict(name=dataset, n_copies=n_copies, cache=not generated) | generated))
+    return _made(
+        prepare, json.dumps(dict(name=dataset, n_copies=n_copies, cache=not generated) | generated)
+    )
 
 
 def features(pool, proxy):
@@ -93,14 +102,16 @@ def _made(make, arguments):
 
 
 def prepare(name, *, n_copies, cache=True, **options):
-    """A data set's pool and test set as spectrograms, with `n_copies` augmentations of each pool recording.
+    """A data set's pool and test set as spectrograms, with `n_copies` augmentations of each pool
+    recording.
 
-    The augmentations are drawn once and shared by all seeds and methods: at 32 x 32 they cost more to make than to
-    train on.
+    The augmentations are drawn once and shared by all seeds and methods: at 32 x 32 they cost more
+    to make than to train on.
 
     Parameters
     ----------
-    name : "fsdd" (2,700 + 300 recordings), "speech_commands" or "spoken_tones" (the last two sevenths test)
+    name : "fsdd" (2,700 + 300 recordings), "speech_commands" or "spoken_tones" (the last two
+        sevenths test)
     n_copies : int
     cache : bool, whether to keep spectrograms on disk
     options : of a generated set
@@ -113,11 +124,21 @@ def prepare(name, *, n_copies, cache=True, **options):
     rate = 16000 if name == "speech_commands" else 8000
     if data.X_test is not None:
         train = data.extra["validation"] == 0 if "validation" in data.extra else slice(None)
-        X, y, X_test, y_test = data.X[train], data.y[train], data.X_test, data.y_test
+        X = data.X[train]
+        y = data.y[train]
+        X_test = data.X_test
+        y_test = data.y_test
     else:
         n = len(data.X)
-        test = data.extra["index"] < TEST_INDEX if "index" in data.extra else np.arange(n) >= n * 5 // 7
-        X, X_test, y, y_test = data.X[~test], data.X[test], data.y[~test], data.y[test]
+        test = (
+            data.extra["index"] < TEST_INDEX
+            if "index" in data.extra
+            else np.arange(n) >= n * 5 // 7
+        )
+        X = data.X[~test]
+        X_test = data.X[test]
+        y = data.y[~test]
+        y_test = data.y[test]
     noise, of_noise = _noise(name)
     memory = joblib.Memory(cache_folder() if cache else None, verbose=0)
     arrays = _standardised(memory.cache(_spectrograms)(X, X_test, rate, noise, n_copies))
@@ -131,30 +152,36 @@ def _tones(*, n=700, random_state=0, **options):
 
 
 def from_folder(folder, words, *, n_copies):
-    """The recordings of a folder as a pool for a person to label; nothing is known of what they say.
+    """The recordings of a folder as a pool for a person to label; nothing is known of what they
+    say.
 
     Parameters
     ----------
-    folder : path; all .wav files in it and below it, of any rate and length; several channels are averaged
+    folder : path; all .wav files in it and below it, of any rate and length; several channels are
+        averaged
     words : list of str, the labels that may be given
     n_copies : int, as in `prepare`
 
     Returns
     -------
-    data : Recordings, with labels -1 and an empty test set; the sound is what the network hears, 16 kHz and one second
+    data : Recordings, with labels -1 and an empty test set; the sound is what the network hears, 16
+        kHz and one second
     names : list of str, the files, relative to `folder`
 
     Raises
     ------
     ValueError
-        for a folder without .wav files, and a file that cannot be read or is silent; names the file.
+        for a folder without .wav files, and a file that cannot be read or is silent; names the
+        file.
     """
     folder = Path(folder)
     files = sorted(f for f in folder.rglob("*") if f.suffix.lower() == ".wav" and f.is_file())
     if not files:
         raise ValueError(f"{folder} has no .wav files: give the folder that holds your recordings.")
     sound = np.stack([_read_wav(file) for file in files])
-    arrays = _standardised(_spectrograms(sound, sound[:0], audio.SAMPLING_RATE, _generated_noise(), n_copies))
+    arrays = _standardised(
+        _spectrograms(sound, sound[:0], audio.SAMPLING_RATE, _generated_noise(), n_copies)
+    )
     about = dict(sound=sound, rate=audio.SAMPLING_RATE, words=tuple(words), noise="generated")
     labels = dict(y=np.full(len(sound), -1), y_test=np.zeros(0, dtype=int))
     data = Recordings(name=folder.name, sha256=joblib.hash(sound), **arrays, **labels, **about)
@@ -181,7 +208,8 @@ def _standardised(arrays):
 
 
 def _noise(name):
-    # Recorded noise where Speech Commands is at hand (a name of its own, so nothing is downloaded for it).
+    # Recorded noise where Speech Commands is at hand (a name of its own, so nothing is downloaded
+    # for it).
     if name == "speech_commands":
         try:
             return load("speech_commands_noise").X.astype(np.float32) / 32768, "recorded"
@@ -196,23 +224,32 @@ def _generated_noise():
 
 def _spectrograms(X, X_test, rate, noise, n_copies):
     rng = np.random.default_rng(1)
-    sound, test = audio.prepare(X, rate), audio.prepare(X_test, rate)
+    sound = audio.prepare(X, rate)
+    test = audio.prepare(X_test, rate)
     copies = np.empty((len(sound), n_copies, 32, 32), dtype=np.float16)
     for k in range(n_copies):
         for at in range(0, len(sound), 500):
-            copies[at : at + 500, k] = audio.mel_spectrogram(audio.augment(sound[at : at + 500], noise=noise, rng=rng))
-    return {"X": audio.mel_spectrogram(sound), "X_test": audio.mel_spectrogram(test), "copies": copies}
+            copies[at : at + 500, k] = audio.mel_spectrogram(
+                audio.augment(sound[at : at + 500], noise=noise, rng=rng)
+            )
+    return {
+        "X": audio.mel_spectrogram(sound),
+        "X_test": audio.mel_spectrogram(test),
+        "copies": copies,
+    }
 
 
 class Proxy:
-    """Features of a pool under the Nystrom map of a kernel, and of its augmented variants where they are asked for.
+    """Features of a pool under the Nystrom map of a kernel, and of its augmented variants where
+    they are asked for.
 
     Parameters
     ----------
     data : Recordings
     kernel : "cntk", that of six layers and flattening (3 x 3 convolutions), or "rbf"
     n_landmarks : int; the paper: 2048
-    n_variants : int, presampled augmentations of a labelled point, each a row of the kernel; the paper: 100
+    n_variants : int, presampled augmentations of a labelled point, each a row of the kernel; the
+        paper: 100
     cache : bool, whether to keep kernel rows on disk
 
     Attributes
@@ -222,21 +259,36 @@ class Proxy:
 
     def __init__(self, data, *, kernel="cntk", n_landmarks=2048, n_variants=10, cache=True):
         if n_variants > data.copies.shape[1]:
-            raise ValueError(f"n_variants must be at most the {data.copies.shape[1]} presampled, got {n_variants}.")
+            raise ValueError(
+                f"n_variants must be at most the {data.copies.shape[1]} presampled, got "
+                f"{n_variants}."
+            )
         pixels = data.X.shape[1] * data.X.shape[2]
-        kernels = {"cntk": CNTK.arora(6, head="flatten", shape=(1, *data.X.shape[1:])), "rbf": RBF(0.3 / pixels)}
+        kernels = {
+            "cntk": CNTK.arora(6, head="flatten", shape=(1, *data.X.shape[1:])),
+            "rbf": RBF(0.3 / pixels),
+        }
         if kernel not in kernels:
             raise ValueError(f"kernel must be 'cntk' or 'rbf', got {kernel!r}.")
         folder = str(Path(cache_folder()) / "kernel") if cache else None
         rows = data.X.reshape(len(data.X), -1)
-        self._map = Nystrom(kernels[kernel], n_landmarks=n_landmarks, cache=folder, random_state=0).fit(rows)
+        self._map = Nystrom(
+            kernels[kernel], n_landmarks=n_landmarks, cache=folder, random_state=0
+        ).fit(rows)
         self.Z = self._map.transform(rows).astype(np.float32, copy=False)
-        self._copies, self._n_variants, self._known = data.copies, n_variants, {}
+        self._copies = data.copies
+        self._n_variants = n_variants
+        self._known = {}
 
     def variants(self, index):
-        """Features of the presampled augmentations of one recording, shape (n_variants, features)."""
+        """Features of the presampled augmentations of one recording, shape (n_variants,
+        features)."""
         index = int(index)
         if index not in self._known:
-            rows = self._copies[index, : self._n_variants].reshape(self._n_variants, -1).astype(np.float32)
+            rows = (
+                self._copies[index, : self._n_variants]
+                .reshape(self._n_variants, -1)
+                .astype(np.float32)
+            )
             self._known[index] = self._map.transform(rows).astype(np.float32, copy=False)
         return self._known[index]

@@ -1,4 +1,5 @@
-"""Recordings of one second: mel spectrograms, background noise, and the four augmentations of the paper."""
+"""Recordings of one second: mel spectrograms, background noise, and the four augmentations of the
+paper."""
 
 from fractions import Fraction
 from functools import cache
@@ -8,23 +9,31 @@ from handful.linalg import one_blas_thread
 from scipy.fft import irfft, rfft
 from scipy.signal import get_window, resample_poly
 
-SAMPLING_RATE = 16_000  # Hz, to which the paper resamples
-SILENCE = 1e-12  # least mel power, relative to full scale: -120 dB
-BLOCK = 256  # recordings that are transformed at a time
+# Hz, to which the paper resamples
+SAMPLING_RATE = 16_000
+# least mel power, relative to full scale: -120 dB
+SILENCE = 1e-12
+# recordings that are transformed at a time
+BLOCK = 256
 
 # The paper's augmentations (Section 5.5), applied in this order, each with probability 1/2.
-AMPLITUDE, SPEED, SHIFT, SNR = (0.8, 1.2), (0.8, 1.2), (-0.25, 0.25), (0.0, 40.0)  # factor, factor, seconds, dB
+# factor, factor, seconds, dB
+AMPLITUDE = (0.8, 1.2)
+SPEED = (0.8, 1.2)
+SHIFT = (-0.25, 0.25)
+SNR = (0.0, 40.0)
 
 
 def prepare(recordings, sampling_rate, *, target_rate=SAMPLING_RATE, seconds=1.0):
     """Recordings as one float32 array of equal length at one sampling rate, between -1 and 1.
 
-    A shorter recording is centred between zeros; of a longer one the part with the most energy is kept.
+    A shorter recording is centred between zeros; of a longer one the part with the most energy is
+    kept.
 
     Parameters
     ----------
-    recordings : array, shape (n, samples), or list of n one-dimensional arrays; of integers, the largest of their type
-        is full scale
+    recordings : array, shape (n, samples), or list of n one-dimensional arrays; of integers, the
+        largest of their type is full scale
     sampling_rate : number, or one number for each recording, in samples a second
     target_rate : int, sampling rate of the result
     seconds : float, length of the result
@@ -38,7 +47,8 @@ def prepare(recordings, sampling_rate, *, target_rate=SAMPLING_RATE, seconds=1.0
     ValueError
         for recordings that are empty, silent, stereo or not finite, and floats outside -1 to 1
     """
-    n, samples = len(recordings), round(target_rate * seconds)
+    n = len(recordings)
+    samples = round(target_rate * seconds)
     out = np.zeros((n, samples), dtype=np.float32)
     for i, (recording, rate) in enumerate(zip(recordings, np.broadcast_to(sampling_rate, (n,)))):
         sound = full_scale(np.asarray(recording), f"recording {i}")
@@ -54,16 +64,22 @@ def prepare(recordings, sampling_rate, *, target_rate=SAMPLING_RATE, seconds=1.0
 
 
 def full_scale(sound, name):
-    """A recording of integers or floats as float32 from -1 to 1; a `ValueError` about `name` if it is no recording."""
+    """A recording of integers or floats as float32 from -1 to 1; a `ValueError` about `name` if it
+    is no recording."""
     if sound.ndim != 1 or len(sound) == 0 or not np.isfinite(sound).all() or np.ptp(sound) == 0:
-        raise ValueError(f"{name} must be mono, finite and not silent, got {sound.dtype} of shape {sound.shape}.")
+        raise ValueError(
+            f"{name} must be mono, finite and not silent, got {sound.dtype} of shape {sound.shape}."
+        )
     if sound.dtype.kind in "iu":
         top = np.iinfo(sound.dtype).max
         middle = 0.0 if sound.dtype.kind == "i" else (top + 1) / 2
         return (sound.astype(np.float32) - np.float32(middle)) / np.float32(top - middle)
     sound = sound.astype(np.float32)
     if np.abs(sound).max() > 1.0 + 1e-6:
-        raise ValueError(f"{name} must lie between -1 and 1, got {np.abs(sound).max():.4g}: divide by full scale.")
+        raise ValueError(
+            f"{name} must lie between -1 and 1, got {np.abs(sound).max():.4g}: divide by full "
+            "scale."
+        )
     return sound
 
 
@@ -78,12 +94,15 @@ def _centred(sound, n):
 # Spectrograms.
 
 
-def mel_spectrogram(sound, sampling_rate=SAMPLING_RATE, *, window=0.128, hop=0.032, n_bins=32, span=50.0):
+def mel_spectrogram(
+    sound, sampling_rate=SAMPLING_RATE, *, window=0.128, hop=0.032, n_bins=32, span=50.0
+):
     """Mel spectrograms in decibels; with the paper's values, 32 x 32 for a second.
 
-    A frame is centred on every hop, with a Hann window, and zeros beyond the ends of the recording. Its power is summed
-    in triangular bins, which are equally wide on the mel scale ``2595 log10(1 + f / 700)`` from 0 to half the sampling
-    rate, and given in decibels relative to the loudest bin of the recording.
+    A frame is centred on every hop, with a Hann window, and zeros beyond the ends of the recording.
+    Its power is summed in triangular bins, which are equally wide on the mel scale ``2595 log10(1 +
+    f / 700)`` from 0 to half the sampling rate, and given in decibels relative to the loudest bin
+    of the recording.
 
     Parameters
     ----------
@@ -91,14 +110,17 @@ def mel_spectrogram(sound, sampling_rate=SAMPLING_RATE, *, window=0.128, hop=0.0
     sampling_rate : samples a second
     window, hop : float, seconds; the paper: 128 ms and 32 ms
     n_bins : int, mel bins
-    span : float, decibels below the loudest bin at which values are cut off. The paper gives no value; recordings of
-        the Spoken Digits differ by 40 dB in loudness, so levels are relative to each recording
+    span : float, decibels below the loudest bin at which values are cut off. The paper gives no
+        value; recordings of the Spoken Digits differ by 40 dB in loudness, so levels are relative
+        to each recording
 
     Returns
     -------
-    float32 array, shape (n, n_bins, frames) or (n_bins, frames), from -span to 0 dB, the lowest frequencies first
+    float32 array, shape (n, n_bins, frames) or (n_bins, frames), from -span to 0 dB, the lowest
+    frequencies first
     """
-    length, step = round(window * sampling_rate), round(hop * sampling_rate)
+    length = round(window * sampling_rate)
+    step = round(hop * sampling_rate)
     one = np.ndim(sound) == 1
     sound = np.atleast_2d(np.asarray(sound, dtype=np.float32))
     weights = get_window("hann", length).astype(np.float32)
@@ -108,10 +130,13 @@ def mel_spectrogram(sound, sampling_rate=SAMPLING_RATE, *, window=0.128, hop=0.0
     scale = np.float32(2.0 / weights.sum()) ** 2
     for at in range(0, len(sound), BLOCK):
         padded = np.pad(sound[at : at + BLOCK], ((0, 0), (length // 2, length // 2 + step)))
-        cut = np.lib.stride_tricks.sliding_window_view(padded, length, axis=1)[:, : frames * step : step]
+        cut = np.lib.stride_tricks.sliding_window_view(padded, length, axis=1)[
+            :, : frames * step : step
+        ]
         spectrum = rfft(cut * weights, axis=2)
         power = spectrum.real**2 + spectrum.imag**2
-        with one_blas_thread():  # so that the digits do not depend on their number
+        # so that the digits do not depend on their number
+        with one_blas_thread():
             energy = scale * power @ bins.T
         level = 10.0 * np.log10(np.maximum(energy, SILENCE)).transpose(0, 2, 1)
         out[at : at + BLOCK] = np.maximum(level - level.max(axis=(1, 2), keepdims=True), -span)
@@ -120,7 +145,8 @@ def mel_spectrogram(sound, sampling_rate=SAMPLING_RATE, *, window=0.128, hop=0.0
 
 @cache
 def _mel_bins(sampling_rate, length, n_bins):
-    # Shape (bins, frequencies): triangles of height 1, each from the centre of the bin before to that of the bin after.
+    # Shape (bins, frequencies): triangles of height 1, each from the centre of the bin before to
+    # that of the bin after.
     top = 2595.0 * np.log10(1.0 + sampling_rate / 2 / 700.0)
     edges = 700.0 * (10.0 ** (np.linspace(0.0, top, n_bins + 2) / 2595.0) - 1.0)
     f = np.arange(length // 2 + 1) * (sampling_rate / length)
@@ -133,13 +159,17 @@ def _mel_bins(sampling_rate, length, n_bins):
 
 
 def change_speed(sound, factor):
-    """A recording played `factor` times as fast, of the same length: centred between zeros, or cut at both ends."""
+    """A recording played `factor` times as fast, of the same length: centred between zeros, or cut
+    at both ends."""
     ratio = Fraction(1.0 / factor).limit_denominator(50)
-    return _centred(resample_poly(sound, ratio.numerator, ratio.denominator).astype(np.float32), len(sound))
+    return _centred(
+        resample_poly(sound, ratio.numerator, ratio.denominator).astype(np.float32), len(sound)
+    )
 
 
 def shift(sound, n_samples):
-    """A recording `n_samples` later, or earlier if negative, of the same length: the gap is filled with zeros."""
+    """A recording `n_samples` later, or earlier if negative, of the same length: the gap is filled
+    with zeros."""
     k = min(abs(n_samples), len(sound))
     start = k - np.clip(n_samples, -k, k)
     return np.pad(sound, k)[start : start + len(sound)]
@@ -147,7 +177,8 @@ def shift(sound, n_samples):
 
 def mix_noise(sound, noise, snr):
     """A recording plus noise at a signal-to-noise ratio, of their mean powers, of `snr` dB."""
-    power, own = np.mean(sound.astype(np.float64) ** 2), np.mean(noise.astype(np.float64) ** 2)
+    power = np.mean(sound.astype(np.float64) ** 2)
+    own = np.mean(noise.astype(np.float64) ** 2)
     if power == 0.0 or own == 0.0:
         return sound
     scale = np.sqrt(power / own * 10.0 ** (-snr / 10.0))
@@ -155,10 +186,11 @@ def mix_noise(sound, noise, snr):
 
 
 def augment(sound, sampling_rate=SAMPLING_RATE, *, noise, rng, chance=0.5):
-    """A random variant of each recording, by the four augmentations of Borsos et al. (2024, Section 5.5).
+    """A random variant of each recording, by the four augmentations of Borsos et al. (2024, Section
+    5.5).
 
-    In this order, each with probability `chance`: amplitude times U(0.8, 1.2); speed times U(0.8, 1.2); a shift by
-    U(-250, 250) ms; background noise at a signal-to-noise ratio of U(0, 40) dB.
+    In this order, each with probability `chance`: amplitude times U(0.8, 1.2); speed times U(0.8,
+    1.2); a shift by U(-250, 250) ms; background noise at a signal-to-noise ratio of U(0, 40) dB.
 
     Parameters
     ----------
@@ -176,7 +208,8 @@ def augment(sound, sampling_rate=SAMPLING_RATE, *, noise, rng, chance=0.5):
     for row in out:
         used = rng.random(4) < chance
         if used[0]:
-            row[:] = np.clip(row * np.float32(rng.uniform(*AMPLITUDE)), -1.0, 1.0)  # as by a microphone
+            # as by a microphone
+            row[:] = np.clip(row * np.float32(rng.uniform(*AMPLITUDE)), -1.0, 1.0)
         if used[1]:
             row[:] = change_speed(row, rng.uniform(*SPEED))
         if used[2]:
@@ -187,7 +220,8 @@ def augment(sound, sampling_rate=SAMPLING_RATE, *, noise, rng, chance=0.5):
 
 
 def background_noise(n_segments, n_samples, sampling_rate=SAMPLING_RATE, *, rng):
-    """Generated noise, as a substitute for recorded noise: white, pink and brown noise, hum and murmur in turn.
+    """Generated noise, as a substitute for recorded noise: white, pink and brown noise, hum and
+    murmur in turn.
 
     Parameters
     ----------
@@ -208,12 +242,14 @@ def background_noise(n_segments, n_samples, sampling_rate=SAMPLING_RATE, *, rng)
         exponent = (0.0, 0.5, 1.0, 0.5, 0.5)[i % 5]
         out[i] = irfft(white * f**-exponent, n=n_samples)
         out[i] /= out[i].std()
-        if i % 5 == 3:  # mains hum
+        # mains hum
+        if i % 5 == 3:
             mains = rng.choice([50.0, 60.0])
             out[i] *= 0.3
             for harmonic in range(1, 8):
                 out[i] += np.sin(2 * np.pi * (harmonic * mains * t + rng.random())) / harmonic
-        elif i % 5 == 4:  # murmur: a band of speech frequencies, swelling a few times a second
+        elif i % 5 == 4:
+            # murmur: a band of speech frequencies, swelling a few times a second
             band = np.exp(-0.5 * (np.log(f / rng.uniform(300, 1200)) / 0.6) ** 2)
             swell = 1.0 + np.sin(2 * np.pi * (rng.uniform(2, 6) * t + rng.random()))
             out[i] = irfft(rfft(out[i]) * band, n=n_samples) * swell

@@ -1,4 +1,5 @@
-"""Networks for spectrograms and images: the paper's WideResNet, and a small one for a machine without a GPU."""
+"""Networks for spectrograms and images: the paper's WideResNet, and a small one for a machine
+without a GPU."""
 
 import torch
 from torch import nn
@@ -17,11 +18,12 @@ class Classifier(nn.Module):
 
 
 class ConvNet(Classifier):
-    """A small network for spectrograms: 3 x 3 convolutions of stride 2 with batch normalisation, average pooling, head.
+    """A small network for spectrograms: 3 x 3 convolutions of stride 2 with batch normalisation,
+    average pooling, head.
 
-    Pooling is over time alone: where a word lies in time does not tell which word it is, but where it lies in frequency
-    does. For a 32 x 32 spectrogram the default has 26,000 parameters and 0.6 million multiplications; WideResNet-28-10
-    has 36 million and 5.2 billion.
+    Pooling is over time alone: where a word lies in time does not tell which word it is, but where
+    it lies in frequency does. For a 32 x 32 spectrogram the default has 26,000 parameters and 0.6
+    million multiplications; WideResNet-28-10 has 36 million and 5.2 billion.
 
     Parameters
     ----------
@@ -45,15 +47,18 @@ class ConvNet(Classifier):
         self.head = nn.Linear(channels[-1] * height, n_classes)
 
     def embed(self, x):
-        """The input of the last layer, shape (batch, channels[-1] * height / 8) for three convolutions."""
+        """The input of the last layer, shape (batch, channels[-1] * height / 8) for three
+        convolutions."""
         return self.body(x).mean(dim=3).flatten(1)
 
 
 class _Block(nn.Module):
-    # Pre-activation residual block, whose shortcut is a 1 x 1 convolution of the activation if the shape changes.
+    # Pre-activation residual block, whose shortcut is a 1 x 1 convolution of the activation if the
+    # shape changes.
     def __init__(self, before, after, stride):
         super().__init__()
-        self.first, self.second = nn.BatchNorm2d(before), nn.BatchNorm2d(after)
+        self.first = nn.BatchNorm2d(before)
+        self.second = nn.BatchNorm2d(after)
         self.conv1 = nn.Conv2d(before, after, 3, stride=stride, padding=1, bias=False)
         self.conv2 = nn.Conv2d(after, after, 3, padding=1, bias=False)
         same = before == after and stride == 1
@@ -66,7 +71,8 @@ class _Block(nn.Module):
 
 
 class WideResNet(Classifier):
-    """Wide residual network (Zagoruyko and Komodakis 2016), without dropout; WideResNet-28-10 is the paper's.
+    """Wide residual network (Zagoruyko and Komodakis 2016), without dropout; WideResNet-28-10 is
+    the paper's.
 
     Parameters
     ----------
@@ -78,7 +84,8 @@ class WideResNet(Classifier):
 
     def __init__(self, n_classes, depth=28, width=10, in_channels=1):
         super().__init__()
-        layers, before = [nn.Conv2d(in_channels, 16, 3, padding=1, bias=False)], 16
+        layers = [nn.Conv2d(in_channels, 16, 3, padding=1, bias=False)]
+        before = 16
         for group, after in enumerate((16 * width, 32 * width, 64 * width)):
             for block in range((depth - 4) // 6):
                 layers.append(_Block(before, after, 2 if group and block == 0 else 1))
@@ -104,7 +111,8 @@ def network(name, n_classes, shape):
     shape : tuple, the shape of a row: (height, width) or (channels, height, width)
     """
     kind, *numbers = name.split("-")
-    numbers, channels = [int(n) for n in numbers], shape[0] if len(shape) == 3 else 1
+    numbers = [int(n) for n in numbers]
+    channels = shape[0] if len(shape) == 3 else 1
     if kind == "conv":
         return ConvNet(n_classes, shape[-2], tuple(numbers) or (16, 32, 64), in_channels=channels)
     return WideResNet(n_classes, *(numbers or (28, 10)), in_channels=channels)

@@ -1,4 +1,5 @@
-"""Continual learning with a replay memory, and how it is filled: Tables 3, 9 and 10, Figure 9 of the bilevel paper."""
+"""Continual learning with a replay memory, and how it is filled: Tables 3, 9 and 10, Figure 9 of
+the bilevel paper."""
 
 import time
 from functools import cache
@@ -15,24 +16,28 @@ from torch.nn.utils.rnn import pad_sequence
 from handful_papers.bico.continual_data import learner_of, tasks_of
 from handful_papers.bico.trained import FRCL, Hardest, ICaRL, MaxEntropy
 
-L2 = 1e-3  # penalty of the proxy's logistic regression, as in the authors' continual-learning code
-GAMMA = 5e-4  # of the RBF proxy on 784 normalised pixels (Appendix D)
+# penalty of the proxy's logistic regression, as in the authors' continual-learning code
+L2 = 1e-3
+# of the RBF proxy on 784 normalised pixels (Appendix D)
+GAMMA = 5e-4
 NO_REPLAY = "no replay"
 
 
 def bilevel(rule="linear"):
     """The selector of the paper's tables: multinomial logistic regression, binary weights, forward.
 
-    It starts from one random point, as the authors' code does, and not from one of each class: a task's share of the
-    memory may be no larger than its classes are many, and all of it would be random. That needs a penalty on the
-    intercept, else a class that is missing drives it to infinity.
+    It starts from one random point, as the authors' code does, and not from one of each class: a
+    task's share of the memory may be no larger than its classes are many, and all of it would be
+    random. That needs a penalty on the intercept, else a class that is missing drives it to
+    infinity.
     """
     strategy = Forward(n_start=1, every_class=False)
     problem = Logistic(L2, penalise_intercept=True)
     return BilevelCoreset(problem, rule=rule, weighting="binary", strategy=strategy)
 
 
-METHODS = {  # a selector and what it looks at: the pixels, a proxy, or an attribute of `handful.continual.Views`
+# a selector and what it looks at: the pixels, a proxy, or an attribute of `handful.continual.Views`
+METHODS = {
     "uniform": (UniformCoreset(), "pixels"),
     "kmeans features": (KMeansPlusPlus(), "pixels"),
     "kmeans embeddings": (KMeansPlusPlus(), "embeddings"),
@@ -56,8 +61,8 @@ def make_proxy(kind, inputs):
 
     Parameters
     ----------
-    kind : "rbf" (that of Appendix D, for images of other sizes at the same width a pixel), or the tangent kernel of the
-        paper's dense ("ntk") or convolutional ("cntk") network
+    kind : "rbf" (that of Appendix D, for images of other sizes at the same width a pixel), or the
+        tangent kernel of the paper's dense ("ntk") or convolutional ("cntk") network
     inputs : int, pixels of a row: a square image of one channel, or 3 x 32 x 32
     """
     image = (3, 32, 32) if inputs == 3072 else None
@@ -66,7 +71,8 @@ def make_proxy(kind, inputs):
 
 
 def proxy_of(kernel, about, inputs):
-    """The proxy of Table 10's rows: "RBF", or "NTK" for the tangent kernel that a stream's `about` names."""
+    """The proxy of Table 10's rows: "RBF", or "NTK" for the tangent kernel that a stream's `about`
+    names."""
     return make_proxy("rbf" if kernel == "RBF" else about["kernel"], inputs)
 
 
@@ -75,34 +81,40 @@ def arms_of(methods, betas, *, without):
     return [(m, b) for m in methods for b in ((0.0,) if m == without else betas)]
 
 
-def replay_rows(stream, about, *, seed, methods, kernel="RBF", size=None, batch_size=256, **training):
+def replay_rows(
+    stream, about, *, seed, methods, kernel="RBF", size=None, batch_size=256, **training
+):
     """Rows of `run` for one stream and seed, all arms side by side: a task of the sweeps.
 
     Parameters
     ----------
     stream : str, its name, a column of the rows
-    about : dict, all that belongs to the stream: what `tasks_of` takes, network, size, betas, n_epochs and, where
-        kernel is "NTK", which
+    about : dict, all that belongs to the stream: what `tasks_of` takes, network, size, betas,
+        n_epochs and, where kernel is "NTK", which
     methods : list of str; `NO_REPLAY` gets no beta
     kernel : "RBF" or "NTK"
     size : int, rows of the memory, in place of the stream's own
     batch_size : of the training
     training : learning_rate, bfloat16, device, see `stacked.Runs`
     """
-    torch.set_num_threads(1)  # products are small: threads would wait for each other
+    # products are small: threads would wait for each other
+    torch.set_num_threads(1)
     tasks = tasks_of(about)
     inputs = tasks[0].X.shape[1]
     options = dict(size=size or about["size"], n_epochs=about["n_epochs"], batch_size=batch_size)
-    options |= dict(learner=learner_of(about, inputs, seed, **training), proxy=proxy_of(kernel, about, inputs))
+    options |= dict(
+        learner=learner_of(about, inputs, seed, **training), proxy=proxy_of(kernel, about, inputs)
+    )
     arms = arms_of(methods, about["betas"], without=NO_REPLAY)
     return run(tasks, arms, seed=seed, **options).assign(stream=stream)
 
 
 def run(tasks, arms, *, seed, size, learner, n_epochs, batch_size=256, proxy=None):
-    """Learn the tasks one after another, once for each arm; all arms of a seed share start, minibatches and masks.
+    """Learn the tasks one after another, once for each arm; all arms of a seed share start,
+    minibatches and masks.
 
-    The loss at task t is the minibatch's mean plus beta times the sum over older tasks of the mean loss of their rows
-    in the memory (Section 4.1 and the authors' code).
+    The loss at task t is the minibatch's mean plus beta times the sum over older tasks of the mean
+    loss of their rows in the memory (Section 4.1 and the authors' code).
 
     Parameters
     ----------
@@ -112,16 +124,18 @@ def run(tasks, arms, *, seed, size, learner, n_epochs, batch_size=256, proxy=Non
     size : int, rows of the memory
     learner : `StackedMLP` or `TorchRuns` of one run
     n_epochs : int, a task
-    proxy : transformer for methods that look at the "proxy"; the "rbf" one of `make_proxy` by default
+    proxy : transformer for methods that look at the "proxy"; the "rbf" one of `make_proxy` by
+        default
 
     Returns
     -------
-    DataFrame, one row per (method, beta, task), with columns method, beta, seed, task (from 1), accuracy and
-    val_accuracy after the last task (percent), select_seconds of all the arm's selections, train_seconds (the arm's
-    share of the whole training)
+    DataFrame, one row per (method, beta, task), with columns method, beta, seed, task (from 1),
+    accuracy and val_accuracy after the last task (percent), select_seconds of all the arm's
+    selections, train_seconds (the arm's share of the whole training)
     """
     proxy = make_proxy("rbf", tasks[0].X.shape[1]) if proxy is None else proxy
-    buffers, seconds = {}, {}
+    buffers = {}
+    seconds = {}
     training = 0.0
     for t, task in enumerate(tasks):
         memory = None
@@ -134,21 +148,38 @@ def run(tasks, arms, *, seed, size, learner, n_epochs, batch_size=256, proxy=Non
         if t == 0:
             learner.repeat(len(arms))
         if t < len(tasks) - 1:
-            _select(buffers, seconds, task, arms, learner, proxy, seed=[seed, t], size=size, shared=t == 0)
-    scores, rows = accuracies(learner, tasks), []
+            _select(
+                buffers,
+                seconds,
+                task,
+                arms,
+                learner,
+                proxy,
+                seed=[seed, t],
+                size=size,
+                shared=t == 0,
+            )
+    scores = accuracies(learner, tasks)
+    rows = []
     for position, (method, beta) in enumerate(arms):
-        times = dict(select_seconds=seconds.get(_key(method, beta), 0.0), train_seconds=training / len(arms))
+        times = dict(
+            select_seconds=seconds.get(_key(method, beta), 0.0), train_seconds=training / len(arms)
+        )
         rows += task_rows(scores, position, method=method, beta=beta, seed=seed, **times)
     return pd.DataFrame(rows)
 
 
 def accuracies(learner, tasks):
-    """Of each task the pair of its test and its validation accuracies in percent, each of all runs of the learner."""
-    return [(learner.accuracy(t.X_test, t.y_test), learner.accuracy(t.X_val, t.y_val)) for t in tasks]
+    """Of each task the pair of its test and its validation accuracies in percent, each of all runs
+    of the learner."""
+    return [
+        (learner.accuracy(t.X_test, t.y_test), learner.accuracy(t.X_val, t.y_val)) for t in tasks
+    ]
 
 
 def task_rows(scores, position, **about):
-    """A row for each task: `about`, task (from 1), and the accuracies of the run at `position`; see `accuracies`."""
+    """A row for each task: `about`, task (from 1), and the accuracies of the run at `position`; see
+    `accuracies`."""
     return [
         dict(about, task=t, accuracy=test[position], val_accuracy=val[position])
         for t, (test, val) in enumerate(scores, start=1)
@@ -171,9 +202,12 @@ def _select(buffers, seconds, task, arms, learner, proxy, *, seed, size, shared)
     for position, arm in enumerate(arms):
         key = _key(*arm)
         if key is None or (key in buffers and len(buffers[key].memories_) == seed[1] + 1):
-            continue  # no replay, or another beta's
-        start, (selector, view) = time.perf_counter(), METHODS[arm[0]]
-        if view in OF_THE_NETWORK:  # after the first task all runs are still alike
+            # no replay, or another beta's
+            continue
+        start = time.perf_counter()
+        (selector, view) = METHODS[arm[0]]
+        # after the first task all runs are still alike
+        if view in OF_THE_NETWORK:
             rows = getattr(learner.views(task.X, task.y, 0 if shared else position), view)
         else:
             rows = task.X if view == "pixels" else features()
@@ -183,7 +217,8 @@ def _select(buffers, seconds, task, arms, learner, proxy, *, seed, size, shared)
 
 
 def filled_up(parts):
-    """Memories of several arms as arrays of one length: rows of coefficient zero fill up what is missing.
+    """Memories of several arms as arrays of one length: rows of coefficient zero fill up what is
+    missing.
 
     Parameters
     ----------
@@ -191,11 +226,15 @@ def filled_up(parts):
 
     Returns
     -------
-    None where all memories are, else X (arms, m, d), y (arms, m) and beta times the weights (arms, m)
+    None where all memories are, else X (arms, m, d), y (arms, m) and beta times the weights (arms,
+    m)
     """
     some = next((kept for kept, _ in parts if kept is not None), None)
     if some is None:
         return None
     rows = [kept or tuple(a[:0] for a in some) for kept, _ in parts]
-    X, y, weights = (pad_sequence([torch.as_tensor(a) for a in of], batch_first=True).numpy() for of in zip(*rows))
+    X, y, weights = (
+        pad_sequence([torch.as_tensor(a) for a in of], batch_first=True).numpy()
+        for of in zip(*rows)
+    )
     return X, y, weights * np.array([beta for _, beta in parts])[:, None]

@@ -1,4 +1,5 @@
-"""Task streams made of digits and other images: permuted, split, imbalanced (Borsos et al. 2024, Sections 5.3, 5.4)."""
+"""Task streams made of digits and other images: permuted, split, imbalanced (Borsos et al. 2024,
+Sections 5.3, 5.4)."""
 
 from dataclasses import dataclass
 
@@ -9,13 +10,15 @@ from handful_papers.bico.image_data import CHANNELS, shape_of
 from handful_papers.bico.networks import small_cnn
 from handful_papers.bico.stacked import StackedMLP, TorchRuns
 
-TITLES = {"digits": "digits", "mnist": "MNIST", "cifar10": "CIFAR-10"}  # what a figure calls them
+# what a figure calls them
+TITLES = {"digits": "digits", "mnist": "MNIST", "cifar10": "CIFAR-10"}
 PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))
 
 
 @dataclass(frozen=True)
 class Task:
-    """One task: the rows to learn, those that test it, and training rows held back to choose beta without the test set.
+    """One task: the rows to learn, those that test it, and training rows held back to choose beta
+    without the test set.
 
     Attributes
     ----------
@@ -34,17 +37,21 @@ class Task:
 def images(name):
     """Normalised images with a test set: ``(X, y, X_test, y_test)``, rows of float32 pixels.
 
-    "mnist" comes with its own; of "digits" (8 x 8, ships with scikit-learn) the last 450 rows test; of "cifar10" the
-    last 10,000 training images, where not all official test images are at hand.
+    "mnist" comes with its own; of "digits" (8 x 8, ships with scikit-learn) the last 450 rows test;
+    of "cifar10" the last 10,000 training images, where not all official test images are at hand.
 
     Parameters
     ----------
     name : "mnist", "digits" or "cifar10"
     """
     data = load(name)
-    X, y, X_test, y_test = data.X, data.y, data.X_test, data.y_test
+    X = data.X
+    y = data.y
+    X_test = data.X_test
+    y_test = data.y_test
     if name == "digits":
-        mean, sd = data.X[:-450].mean(), data.X[:-450].std()
+        mean = data.X[:-450].mean()
+        sd = data.X[:-450].std()
         X = ((X - mean) / sd).astype(np.float32)
         return X[:-450], y[:-450], X[-450:], y[-450:]
     mean, sd = (np.repeat(v, X.shape[1] // np.size(v)) for v in CHANNELS[name])
@@ -58,9 +65,11 @@ def _normalised(X, y, mean, sd):
 
 
 def permuted_tasks(arrays, *, n_tasks=10, n_train=1000, n_val=1000):
-    """Permuted images: the first `n_train` rows, and the whole test set, under a permutation of the pixels a task.
+    """Permuted images: the first `n_train` rows, and the whole test set, under a permutation of the
+    pixels a task.
 
-    The permutations are drawn one after another from seed 0, whatever the seed of a run, as in the authors' code.
+    The permutations are drawn one after another from seed 0, whatever the seed of a run, as in the
+    authors' code.
 
     Raises
     ------
@@ -74,12 +83,15 @@ def permuted_tasks(arrays, *, n_tasks=10, n_train=1000, n_val=1000):
     tasks = []
     for _ in range(n_tasks):
         order = rng.permutation(X.shape[1])
-        tasks.append(Task(X[:n_train, order], y[:n_train], X_test[:, order], y_test, X[val, order], y[val]))
+        tasks.append(
+            Task(X[:n_train, order], y[:n_train], X_test[:, order], y_test, X[val, order], y[val])
+        )
     return tasks
 
 
 def split_tasks(arrays, *, n_train=1000, n_val=1000):
-    """Split images: a task for each pair of classes, `n_train` random rows each and `n_val` others, from seed 0.
+    """Split images: a task for each pair of classes, `n_train` random rows each and `n_val` others,
+    from seed 0.
 
     Parameters
     ----------
@@ -94,10 +106,13 @@ def split_tasks(arrays, *, n_train=1000, n_val=1000):
     X, y, X_test, y_test = arrays
     rng = np.random.RandomState(0)
     tasks = []
-    for pair, n, more in zip(PAIRS, *(np.broadcast_to(count, len(PAIRS)).tolist() for count in (n_train, n_val))):
+    for pair, n, more in zip(
+        PAIRS, *(np.broadcast_to(count, len(PAIRS)).tolist() for count in (n_train, n_val))
+    ):
         rows = rng.permutation(np.flatnonzero(np.isin(y, pair)))
         _check_counts(n, more, len(rows), f"the training rows of classes {pair}")
-        test, val = np.isin(y_test, pair), rows[n : n + more]
+        test = np.isin(y_test, pair)
+        val = rows[n : n + more]
         tasks.append(Task(X[rows[:n]], y[rows[:n]], X_test[test], y_test[test], X[val], y[val]))
     return tasks
 
@@ -108,42 +123,56 @@ def _check_counts(n_train, n_val, n, what):
 
 
 def stream_of(tasks, *, batch_size=125, seed=0):
-    """The tasks one after another, each shuffled with `seed`, in batches; a last one that is not full is dropped.
+    """The tasks one after another, each shuffled with `seed`, in batches; a last one that is not
+    full is dropped.
 
     Returns
     -------
     list of (X, y)
     """
     shuffled = [(task, np.random.RandomState(seed).permutation(len(task.X))) for task in tasks]
-    X, y = (np.concatenate([getattr(task, name)[order] for task, order in shuffled]) for name in "Xy")
-    return [(X[i : i + batch_size], y[i : i + batch_size]) for i in range(0, len(X) - batch_size + 1, batch_size)]
+    X, y = (
+        np.concatenate([getattr(task, name)[order] for task, order in shuffled]) for name in "Xy"
+    )
+    return [
+        (X[i : i + batch_size], y[i : i + batch_size])
+        for i in range(0, len(X) - batch_size + 1, batch_size)
+    ]
 
 
 def video_stream(arrays, *, frames, n_scenes=8, shift=2, noise=0.1, seed=0):
-    """An imbalanced stream of pictures as a camera gives them, in random order: Figure 2's, made of still images.
+    """An imbalanced stream of pictures as a camera gives them, in random order: Figure 2's, made of
+    still images.
 
-    Each scene is one image, each of its frames that image moved by a few pixels under fresh noise, so that frames of a
-    scene are nearly alike, and how many there are differs from class to class.
+    Each scene is one image, each of its frames that image moved by a few pixels under fresh noise,
+    so that frames of a scene are nearly alike, and how many there are differs from class to class.
 
     Parameters
     ----------
     arrays : what `images` gives
     frames : list of int, frames of each scene of class 0, 1, ...
     n_scenes : int, images of each class
-    shift : int, pixels that a frame is moved at most, up or down and left or right; the border is continued
+    shift : int, pixels that a frame is moved at most, up or down and left or right; the border is
+        continued
     noise : standard deviation of the pixels' noise, in theirs
     seed : int
 
     Returns
     -------
-    X : float32 array, shape (n, d); y, scene : int arrays, shape (n,), the class and the number of the scene
+    X : float32 array, shape (n, d); y, scene : int arrays, shape (n,), the class and the number of
+        the scene
     """
     images, labels = arrays[:2]
     rng = np.random.default_rng(seed)
-    shape, X, y, scene = shape_of(images.shape[1]), [], [], []
+    shape = shape_of(images.shape[1])
+    X = []
+    y = []
+    scene = []
     for label, n in enumerate(frames):
         for row in rng.choice(np.flatnonzero(labels == label), n_scenes, replace=False):
-            wide = np.pad(images[row].reshape(shape), ((0, 0), (shift, shift), (shift, shift)), mode="edge")
+            wide = np.pad(
+                images[row].reshape(shape), ((0, 0), (shift, shift), (shift, shift)), mode="edge"
+            )
             for down, right in rng.integers(2 * shift + 1, size=(n, 2)):
                 X.append(wide[:, down : down + shape[1], right : right + shape[2]].ravel())
             y += [label] * n
@@ -157,14 +186,16 @@ def video_stream(arrays, *, frames, n_scenes=8, shift=2, noise=0.1, seed=0):
 def draw_image(ax, pixels, title):
     """A row of pixels as an image with a title."""
     image = pixels.reshape(shape_of(len(pixels))).transpose(1, 2, 0)
-    low, high = image.min(), image.max()
+    low = image.min()
+    high = image.max()
     ax.imshow((image - low) / (high - low), cmap="gray_r")
     ax.set_title(str(title), fontsize=6, pad=1.5)
     ax.set_axis_off()
 
 
 def title_of(stream, about):
-    """The name of a stream in a figure: the paper's, with the images in brackets where they are not the paper's."""
+    """The name of a stream in a figure: the paper's, with the images in brackets where they are not
+    the paper's."""
     return stream if about["data"] in CHANNELS else f"{stream} ({TITLES[about['data']]})"
 
 
@@ -173,15 +204,19 @@ def tasks_of(about):
 
     Parameters
     ----------
-    about : dict of data (see `images`), kind ("permuted" or "split") and, if they are not the defaults, the options of
-        `permuted_tasks` or `split_tasks`, among others
+    about : dict of data (see `images`), kind ("permuted" or "split") and, if they are not the
+        defaults, the options of `permuted_tasks` or `split_tasks`, among others
     """
     make = {"permuted": permuted_tasks, "split": split_tasks}[about["kind"]]
-    return make(images(about["data"]), **{k: about[k] for k in ("n_tasks", "n_train", "n_val") if k in about})
+    return make(
+        images(about["data"]),
+        **{k: about[k] for k in ("n_tasks", "n_train", "n_val") if k in about},
+    )
 
 
 def learner_of(about, inputs, seed, **options):
-    """The networks of Section 5.3: "mlp" (two hidden layers of 100, dropout .2) or "cnn" (`small_cnn`).
+    """The networks of Section 5.3: "mlp" (two hidden layers of 100, dropout .2) or "cnn"
+    (`small_cnn`).
 
     Parameters
     ----------

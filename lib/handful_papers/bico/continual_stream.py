@@ -1,4 +1,5 @@
-"""Learning from a stream with a replay memory: Figure 2, Tables 5, 6, 9 and 10 (Sections 4.2 and 5.4)."""
+"""Learning from a stream with a replay memory: Figure 2, Tables 5, 6, 9 and 10 (Sections 4.2 and
+5.4)."""
 
 import time
 from functools import partial
@@ -9,17 +10,31 @@ import torch
 from handful.bilevel import ProxyCoreset
 from handful.streaming import ClassBalancedReservoir, MergeReduce, Reservoir
 
-from handful_papers.bico.continual import accuracies, arms_of, bilevel, filled_up, make_proxy, proxy_of, task_rows
+from handful_papers.bico.continual import (
+    accuracies,
+    arms_of,
+    bilevel,
+    filled_up,
+    make_proxy,
+    proxy_of,
+    task_rows,
+)
 from handful_papers.bico.continual_data import images, learner_of, stream_of, tasks_of, video_stream
 
 # Method -> its row in Tables 5 and 6
-PRINTED = {"coreset only": "Train on coreset", "reservoir": "Reservoir", "cbrs": "CBRS", "bico": "BiCo"}
+PRINTED = {
+    "coreset only": "Train on coreset",
+    "reservoir": "Reservoir",
+    "cbrs": "CBRS",
+    "bico": "BiCo",
+}
 METHODS = ("coreset only", "reservoir", "cbrs", "bico", "bico quadratic")
 RESERVOIRS = {"reservoir": Reservoir, "cbrs": ClassBalancedReservoir}
 
 
 def make_memory(method, *, size, slots, batch_size, inputs, seed, proxy=None):
-    """The memory that a method keeps of a stream: a `Reservoir`, `ClassBalancedReservoir` or `MergeReduce`.
+    """The memory that a method keeps of a stream: a `Reservoir`, `ClassBalancedReservoir` or
+    `MergeReduce`.
 
     Parameters
     ----------
@@ -35,16 +50,20 @@ def make_memory(method, *, size, slots, batch_size, inputs, seed, proxy=None):
     few = ProxyCoreset(selector, make_proxy("rbf", inputs) if proxy is None else proxy)
     if size % slots:
         raise ValueError(f"slots must divide the memory evenly, got size={size} and slots={slots}.")
-    return MergeReduce(few, size=size // slots, leaf_size=batch_size, n_slots=slots, random_state=seed)
+    return MergeReduce(
+        few, size=size // slots, leaf_size=batch_size, n_slots=slots, random_state=seed
+    )
 
 
-def run(batches, tasks, arms, *, seed, size, slots, learner, n_steps=40, n_final_epochs=400, proxy=None):
+def run(
+    batches, tasks, arms, *, seed, size, slots, learner, n_steps=40, n_final_epochs=400, proxy=None
+):
     """Learn a stream batch by batch, once for each arm; all arms of a seed share start and masks.
 
-    At every batch Adam starts anew and takes `n_steps` full-batch steps on the mean loss of the batch plus beta times
-    the loss of the memory: a reservoir's mean, or the sum over slots of their mean losses times the number of batches
-    behind each (the authors' code). Then the memory takes the batch in. The arms "coreset only" are trained on the
-    final memory alone, from scratch.
+    At every batch Adam starts anew and takes `n_steps` full-batch steps on the mean loss of the
+    batch plus beta times the loss of the memory: a reservoir's mean, or the sum over slots of their
+    mean losses times the number of batches behind each (the authors' code). Then the memory takes
+    the batch in. The arms "coreset only" are trained on the final memory alone, from scratch.
 
     Parameters
     ----------
@@ -58,14 +77,21 @@ def run(batches, tasks, arms, *, seed, size, slots, learner, n_steps=40, n_final
 
     Returns
     -------
-    DataFrame, one row per (method, beta, task): columns as in `handful_papers.bico.continual.run`, and held: rows of
-    each class in the final memory (a string)
+    DataFrame, one row per (method, beta, task): columns as in `handful_papers.bico.continual.run`,
+    and held: rows of each class in the final memory (a string)
     """
-    inputs, batch_size = batches[0][0].shape[1], len(batches[0][0])
+    inputs = batches[0][0].shape[1]
+    batch_size = len(batches[0][0])
     streaming = [arm for arm in arms if arm[0] != "coreset only"]
-    options = dict(size=size, slots=slots, batch_size=batch_size, inputs=inputs, seed=seed, proxy=proxy)
-    memories = {kind: make_memory(kind, **options) for kind in sorted({_kind(method) for method, _ in arms})}
-    seconds, training, network = dict.fromkeys(memories, 0.0), 0.0, learner(seed)
+    options = dict(
+        size=size, slots=slots, batch_size=batch_size, inputs=inputs, seed=seed, proxy=proxy
+    )
+    memories = {
+        kind: make_memory(kind, **options) for kind in sorted({_kind(method) for method, _ in arms})
+    }
+    seconds = dict.fromkeys(memories, 0.0)
+    training = 0.0
+    network = learner(seed)
     for i, (X, y) in enumerate(batches):
         held = _stacked(memories, streaming, batch_size) if i else None
         start = time.perf_counter()
@@ -78,37 +104,58 @@ def run(batches, tasks, arms, *, seed, size, slots, learner, n_steps=40, n_final
             start = time.perf_counter()
             memory.partial_fit(X, y)
             seconds[kind] += time.perf_counter() - start
-    scores, rows = accuracies(network, tasks) if streaming else None, []
+    scores = accuracies(network, tasks) if streaming else None
+    rows = []
     for method, beta in arms:
         kind = _kind(method)
         if method == "coreset only":
             X, y, weights = memories[kind].rows()
             alone = learner(seed)
-            alone.fit(X, y, n_epochs=n_final_epochs, batch_size=len(X), sample_weight=weights / weights.mean())
-            own, position = accuracies(alone, tasks), 0
+            alone.fit(
+                X,
+                y,
+                n_epochs=n_final_epochs,
+                batch_size=len(X),
+                sample_weight=weights / weights.mean(),
+            )
+            own = accuracies(alone, tasks)
+            position = 0
         else:
-            own, position = scores, streaming.index((method, beta))
+            own = scores
+            position = streaming.index((method, beta))
         held = " ".join(map(str, np.bincount(memories[kind].rows()[1], minlength=10)))
         times = dict(select_seconds=seconds[kind], train_seconds=training / max(len(streaming), 1))
         rows += task_rows(own, position, method=method, beta=beta, seed=seed, **times, held=held)
     return pd.DataFrame(rows)
 
 
-def streaming_rows(stream, about, *, seed, methods, kernel="RBF", size=None, batch_size=125, n_steps=40, **training):
+def streaming_rows(
+    stream, about, *, seed, methods, kernel="RBF", size=None, batch_size=125, n_steps=40, **training
+):
     """Rows of `run` for one stream and seed, all arms side by side: a task of the sweeps.
 
     Parameters
     ----------
-    stream, about, methods, kernel, size, training : as in `continual.replay_rows`; `about` has slots, and no n_epochs
+    stream, about, methods, kernel, size, training : as in `continual.replay_rows`; `about` has
+        slots, and no n_epochs
     batch_size, n_steps : rows of a batch of the stream, steps at each
     """
     torch.set_num_threads(1)
     tasks = tasks_of(about)
-    batches, inputs = stream_of(tasks, batch_size=batch_size), tasks[0].X.shape[1]
+    batches = stream_of(tasks, batch_size=batch_size)
+    inputs = tasks[0].X.shape[1]
     arms = arms_of(methods, about["betas"], without="coreset only")
     learner = partial(learner_of, about, inputs, **training)
-    options = dict(seed=seed, size=size or about["size"], slots=about["slots"], learner=learner, n_steps=n_steps)
-    return run(batches, tasks, arms, proxy=proxy_of(kernel, about, inputs), **options).assign(stream=stream)
+    options = dict(
+        seed=seed,
+        size=size or about["size"],
+        slots=about["slots"],
+        learner=learner,
+        n_steps=n_steps,
+    )
+    return run(batches, tasks, arms, proxy=proxy_of(kernel, about, inputs), **options).assign(
+        stream=stream
+    )
 
 
 def watch(method, *, seed, data, frames, n_scenes, shift, noise, size, batch_size, kernel):
@@ -116,7 +163,8 @@ def watch(method, *, seed, data, frames, n_scenes, shift, noise, size, batch_siz
 
     Returns
     -------
-    X, y, scene : the stream; kept : int array, positions of the rows that the memory holds at its end
+    X, y, scene : the stream; kept : int array, positions of the rows that the memory holds at its
+        end
     """
     about = dict(frames=frames, n_scenes=n_scenes, shift=shift, noise=noise)
     X, y, scene = video_stream(images(data), seed=seed, **about)
@@ -133,7 +181,8 @@ def memory_rows(data, frames, *, seed, methods, **options):
 
     Returns
     -------
-    list of dict with method, seed, classes and scenes (how many are held), "class 0", ... (rows of each)
+    list of dict with method, seed, classes and scenes (how many are held), "class 0", ... (rows of
+    each)
     """
     rows = []
     for method in methods:
@@ -152,6 +201,10 @@ def _kind(method):
 
 def _stacked(memories, arms, batch_size):
     kept = {kind: memory.rows() for kind, memory in memories.items()}
-    # The weights of merge and reduce add up to the rows behind each slot, those of a reservoir count alike.
-    shares = {k: np.full(len(y), 1 / len(y)) if k in RESERVOIRS else w / batch_size for k, (_, y, w) in kept.items()}
+    # The weights of merge and reduce add up to the rows behind each slot, those of a reservoir
+    # count alike.
+    shares = {
+        k: np.full(len(y), 1 / len(y)) if k in RESERVOIRS else w / batch_size
+        for k, (_, y, w) in kept.items()
+    }
     return filled_up([((*kept[method][:2], shares[method]), beta) for method, beta in arms])

@@ -1,4 +1,5 @@
-"""Tables and figures of continual learning and streaming: our number beside the paper's, for each stream and method."""
+"""Tables and figures of continual learning and streaming: our number beside the paper's, for each
+stream and method."""
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,8 @@ PRINTED_METHODS = {
     **{m: METHODS[m]["label"] for m in _TABLE_3},
     "uniform": "Uniform sampling",
     "bico": "BiCo",
-}  # method -> its row in Table 3
+    # method -> its row in Table 3
+}
 PRINTED = dict(fmt="o", mfc="none", color=BLACK, ms=3.5, lw=0.7, label="the paper's", zorder=1.8)
 
 
@@ -42,16 +44,20 @@ def best_beta(rows, by, keys=("method",)):
 
 def averages(rows, keys=("method",)):
     """Accuracy averaged over the tasks, one row per (keys, seed)."""
-    return rows.groupby([*keys, "beta", "seed"], as_index=False, sort=False)[["accuracy", "val_accuracy"]].mean()
+    return rows.groupby([*keys, "beta", "seed"], as_index=False, sort=False)[
+        ["accuracy", "val_accuracy"]
+    ].mean()
 
 
 def at_best_beta(rows, keys=("stream", "method")):
-    """Accuracy averaged over the tasks at the beta that is best for each of `keys`: one row per (keys, seed)."""
+    """Accuracy averaged over the tasks at the beta that is best for each of `keys`: one row per
+    (keys, seed)."""
     return averages(best_beta(rows, "accuracy", keys), keys)
 
 
 def beside_paper(rows, item, names):
-    """Mean and standard deviation over seeds of the accuracy averaged over tasks, beside the published value.
+    """Mean and standard deviation over seeds of the accuracy averaged over tasks, beside the
+    published value.
 
     Parameters
     ----------
@@ -61,8 +67,8 @@ def beside_paper(rows, item, names):
 
     Returns
     -------
-    DataFrame, one row per (stream, method), with columns beta (best on the test set, as in the paper), ours and sd
-    (percent), honest (with beta chosen on validation rows), paper, paper_sd
+    DataFrame, one row per (stream, method), with columns beta (best on the test set, as in the
+    paper), ours and sd (percent), honest (with beta chosen on validation rows), paper, paper_sd
     """
     keys = ("stream", "method")
     printed = published("bico", item).set_index(["row", "column"])
@@ -73,12 +79,16 @@ def beside_paper(rows, item, names):
     honest = averages(best_beta(rows, "val_accuracy", keys), keys)
     table["honest"] = honest.groupby(list(keys)).accuracy.mean()
     for name, source in (("paper", "value"), ("paper_sd", "sd")):
-        table[name] = [printed[source].get((names.get(method), stream), np.nan) for stream, method in table.index]
+        table[name] = [
+            printed[source].get((names.get(method), stream), np.nan)
+            for stream, method in table.index
+        ]
     return table
 
 
 def per_task(rows, methods):
-    """Accuracy of each task at each method's best beta: DataFrame with method, seed, task, accuracy."""
+    """Accuracy of each task at each method's best beta: DataFrame with method, seed, task,
+    accuracy."""
     chosen = best_beta(rows[rows.method.isin(methods)], "accuracy")
     return chosen[["method", "seed", "task", "accuracy"]]
 
@@ -100,7 +110,8 @@ def display_table(table):
 
 
 def dot_plot(axes, table, methods, titles):
-    """The table as a figure: a panel for each stream, a row for each method, the paper's values as hollow circles.
+    """The table as a figure: a panel for each stream, a row for each method, the paper's values as
+    hollow circles.
 
     Parameters
     ----------

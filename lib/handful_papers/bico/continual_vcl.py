@@ -1,4 +1,5 @@
-"""Variational continual learning with coresets: Table 4 of the bilevel paper, and the rows of Table 10 on it."""
+"""Variational continual learning with coresets: Table 4 of the bilevel paper, and the rows of Table
+10 on it."""
 
 import numpy as np
 import pandas as pd
@@ -28,12 +29,14 @@ def run(tasks, methods, *, seed, proxy=None, **options):
     tasks : list of `Task`
     methods : keys of `METHODS`
     seed : int; all methods of a seed share start, minibatches and noise
-    proxy : transformer for the methods that look at features; the "rbf" one of `make_proxy` by default
+    proxy : transformer for the methods that look at features; the "rbf" one of `make_proxy` by
+        default
     options : of `VCL`
 
     Returns
     -------
-    DataFrame, one row per (method, task), with columns method, seed, task (from 1), accuracy (percent)
+    DataFrame, one row per (method, task), with columns method, seed, task (from 1), accuracy
+    (percent)
     """
     proxy = make_proxy("rbf", tasks[0].X.shape[1]) if proxy is None else proxy
     proxy.set_params(random_state=seed)
@@ -59,7 +62,10 @@ def vcl_rows(stream, about, *, seed, methods, hidden, kernel="RBF", **options):
     stream, about, methods, kernel : as in `continual.replay_rows`
     hidden, options : of `VCL`
     """
-    torch.set_num_threads(1)  # products are small: threads would wait for each other
+    # products are small: threads would wait for each other
+    torch.set_num_threads(1)
     tasks = tasks_of(about)
     proxy = proxy_of(kernel, about, tasks[0].X.shape[1])
-    return run(tasks, methods, seed=seed, proxy=proxy, hidden=tuple(hidden), **options).assign(stream=stream)
+    return run(tasks, methods, seed=seed, proxy=proxy, hidden=tuple(hidden), **options).assign(
+        stream=stream
+    )

@@ -1,4 +1,5 @@
-"""Training with few labels: on the labelled rows alone (Table 7's baselines), and MixMatch (Berthelot et al. 2019)."""
+"""Training with few labels: on the labelled rows alone (Table 7's baselines), and MixMatch
+(Berthelot et al. 2019)."""
 
 from copy import deepcopy
 from dataclasses import dataclass
@@ -10,26 +11,31 @@ from torch.nn.functional import cross_entropy, mse_loss, one_hot, softmax
 
 from handful_papers.bico.classifiers import network
 
-UNLABELLED = -1  # as in sklearn.semi_supervised
-PREDICT = 1024  # rows that are predicted at a time
-ALIGN_MEMORY = 0.95  # weight of the old running mean of guesses in the new one
+# as in sklearn.semi_supervised
+UNLABELLED = -1
+# rows that are predicted at a time
+PREDICT = 1024
+# weight of the old running mean of guesses in the new one
+ALIGN_MEMORY = 0.95
 
 
 @dataclass
 class SupervisedNetwork:
     """A network trained on labelled rows alone.
 
-    The optimiser is Adam, whose learning rate falls to zero along a cosine. As in MixMatch, the network that predicts
-    has an exponential moving average of the trained parameters.
+    The optimiser is Adam, whose learning rate falls to zero along a cosine. As in MixMatch, the
+    network that predicts has an exponential moving average of the trained parameters.
 
     Parameters
     ----------
     network : str, name of a network as in `classifiers.network`; the paper: "wrn-28-10"
     n_steps : int, gradient steps; the paper: 30 epochs
-    batch_size : int, labelled rows in a step; rows are repeated within a step only if fewer are labelled
+    batch_size : int, labelled rows in a step; rows are repeated within a step only if fewer are
+        labelled
     learning_rate : float, first learning rate of Adam; the paper: 1e-3
     weight_decay : float; the paper: 1e-4
-    average : float in 0..1, decay of the moving average, smaller in the first steps; MixMatch: 0.999
+    average : float in 0..1, decay of the moving average, smaller in the first steps; MixMatch:
+        0.999
     device : str, a torch device such as "cpu" or "cuda"
     random_state : int; draws the first parameters, the batches and the mixing
 
@@ -55,9 +61,10 @@ class SupervisedNetwork:
         ----------
         X : array, shape (n, d), (n, height, width) or (n, channels, height, width)
         y : int array, shape (n,), labels; -1 for a row without label
-        copies : array, shape (n, k, ...), k augmented variants of each row: whenever a row is in a batch, a random one
-            of its variants takes its place. None trains on the rows as they are
-        classes : sorted array of all labels, if some may be missing from `y`; None: the labels in `y`
+        copies : array, shape (n, k, ...), k augmented variants of each row: whenever a row is in a
+            batch, a random one of its variants takes its place. None trains on the rows as they are
+        classes : sorted array of all labels, if some may be missing from `y`; None: the labels in
+            `y`
 
         Returns
         -------
@@ -68,7 +75,8 @@ class SupervisedNetwork:
         ConvergenceError
             if training ends with a loss that is not finite
         """
-        X, y = np.asarray(X, dtype=np.float32), np.asarray(y)
+        X = np.asarray(X, dtype=np.float32)
+        y = np.asarray(y)
         copies = X[:, None] if copies is None else np.asarray(copies)
         labels = y[y != UNLABELLED]
         self.classes_ = np.unique(labels) if classes is None else np.asarray(classes)
@@ -78,7 +86,8 @@ class SupervisedNetwork:
             torch.manual_seed(seed)
             net = network(self.network, len(self.classes_), X.shape[1:]).to(self.device)
         variants = torch.as_tensor(copies, device=self.device)
-        if X.ndim == 3:  # the networks need an axis of channels
+        # the networks need an axis of channels
+        if X.ndim == 3:
             variants = variants[:, :, None]
         targets = np.full(len(y), UNLABELLED)
         targets[y != UNLABELLED] = np.searchsorted(self.classes_, labels)
@@ -92,8 +101,11 @@ class SupervisedNetwork:
         options = dict(lr=self.learning_rate, weight_decay=self.weight_decay, fused=True)
         optimiser = torch.optim.Adam(net.parameters(), **options)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, self.n_steps)
-        labelled, others = (torch.nonzero(known)[:, 0] for known in (targets != UNLABELLED, targets == UNLABELLED))
-        draw, unlabelled = Batches(variants, labelled, self.batch_size, rng), self._batches(variants, others, rng)
+        labelled, others = (
+            torch.nonzero(known)[:, 0] for known in (targets != UNLABELLED, targets == UNLABELLED)
+        )
+        draw = Batches(variants, labelled, self.batch_size, rng)
+        unlabelled = self._batches(variants, others, rng)
         net.train()
         self.network_ = average.eval()
         for step in range(self.n_steps):
@@ -106,7 +118,8 @@ class SupervisedNetwork:
             _lerp(average, net, 1.0 - min(self.average, (1 + step) / (10 + step)))
         if not (loss.isfinite() and all(p.isfinite().all() for p in average.parameters())):
             raise ConvergenceError(
-                f"training diverged: the loss is {loss.item()} after {self.n_steps} steps with learning_rate="
+                f"training diverged: the loss is {loss.item()} after {self.n_steps} steps with "
+                "learning_rate="
                 f"{self.learning_rate:g}; lower it."
             )
 
@@ -120,7 +133,11 @@ class SupervisedNetwork:
         X = torch.as_tensor(np.asarray(X, dtype=np.float32))
         X = X[:, None] if X.ndim == 3 else X
         with torch.inference_mode():
-            return torch.cat([function(rows.to(self.device)) for rows in X.split(PREDICT)]).cpu().numpy()
+            return (
+                torch.cat([function(rows.to(self.device)) for rows in X.split(PREDICT)])
+                .cpu()
+                .numpy()
+            )
 
     def predict_proba(self, X):
         """Class probabilities, shape (n, classes), float32."""
@@ -139,22 +156,26 @@ class SupervisedNetwork:
 class MixMatch(SupervisedNetwork):
     """A network trained on labelled and unlabelled rows (Berthelot et al. 2019).
 
-    In each step the network guesses the labels of a batch of unlabelled rows: its predictions are averaged over
-    augmented variants of a row, and sharpened. Labelled and unlabelled rows are mixed with each other (MixUp). The loss
-    is the cross-entropy of the mixed labelled rows plus `weight` times the squared error of the mixed unlabelled ones.
+    In each step the network guesses the labels of a batch of unlabelled rows: its predictions are
+    averaged over augmented variants of a row, and sharpened. Labelled and unlabelled rows are mixed
+    with each other (MixUp). The loss is the cross-entropy of the mixed labelled rows plus `weight`
+    times the squared error of the mixed unlabelled ones.
 
     Parameters
     ----------
     network, n_steps, batch_size, learning_rate, weight_decay, average, device, random_state : as in
         `SupervisedNetwork`; the batch has as many unlabelled rows as labelled ones
-    n_augmentations : int, K, variants of each unlabelled row over which predictions are averaged; the paper: 2
+    n_augmentations : int, K, variants of each unlabelled row over which predictions are averaged;
+        the paper: 2
     temperature : float of at least 0.05, T: a guess is raised to the power 1 / T; MixMatch: 0.5
-    alpha : float, both parameters of the Beta distribution from which the shares of the mixing come; MixMatch: 0.75
+    alpha : float, both parameters of the Beta distribution from which the shares of the mixing
+        come; MixMatch: 0.75
     weight : float, lambda_u, of the unlabelled loss; the paper: 10
     ramp_up : float in 0..1, the share of the steps in which `weight` grows linearly from zero
-    align : bool, whether guesses are divided by their running mean before they are sharpened, which makes all classes
-        about equally frequent (distribution alignment, Berthelot et al. 2020). Not part of MixMatch; a small network
-        that is trained for few steps may guess the same class for all rows without it
+    align : bool, whether guesses are divided by their running mean before they are sharpened, which
+        makes all classes about equally frequent (distribution alignment, Berthelot et al. 2020).
+        Not part of MixMatch; a small network that is trained for few steps may guess the same class
+        for all rows without it
     """
 
     n_augmentations: int = 2
@@ -175,7 +196,9 @@ class MixMatch(SupervisedNetwork):
             guess = softmax(net(u), dim=1).reshape(self.n_augmentations, -1, n_classes).mean(dim=0)
             if self.align:
                 mean = guess.mean(dim=0)
-                self._mean = mean if self._mean is None else torch.lerp(mean, self._mean, ALIGN_MEMORY)
+                self._mean = (
+                    mean if self._mean is None else torch.lerp(mean, self._mean, ALIGN_MEMORY)
+                )
                 guess = guess / (self._mean * n_classes)
                 guess = guess / guess.sum(dim=1, keepdim=True)
             guess = sharpen(guess, self.temperature).repeat(self.n_augmentations, 1)
@@ -183,7 +206,8 @@ class MixMatch(SupervisedNetwork):
         labels = torch.cat([one_hot(targets, n_classes).to(guess.dtype), guess])
         shares = mixing_shares(len(inputs), self.alpha, rng)
         inputs, labels = mix_up(inputs, labels, shares, rng)
-        # One pass over all rows, so that batch normalisation sees labelled and unlabelled rows together.
+        # One pass over all rows, so that batch normalisation sees labelled and unlabelled rows
+        # together.
         logits = net(inputs)
         supervised = cross_entropy(logits[: len(x)], labels[: len(x)])
         unsupervised = mse_loss(softmax(logits[len(x) :], dim=1), labels[len(x) :])
@@ -192,13 +216,15 @@ class MixMatch(SupervisedNetwork):
 
 
 def sharpen(P, temperature):
-    """Probabilities (rows of P) to the power 1 / temperature, normalised (Berthelot et al. 2019, Equation 7)."""
+    """Probabilities (rows of P) to the power 1 / temperature, normalised (Berthelot et al. 2019,
+    Equation 7)."""
     powers = P ** (1.0 / temperature)
     return powers / powers.sum(dim=1, keepdim=True)
 
 
 def mixing_shares(n, alpha, rng):
-    """`n` draws of ``max(s, 1 - s)`` for s of Beta(alpha, alpha), as a float32 tensor (Equations 8 and 9)."""
+    """`n` draws of ``max(s, 1 - s)`` for s of Beta(alpha, alpha), as a float32 tensor (Equations 8
+    and 9)."""
     # torch.distributions takes no generator; so `rng` draws the seed of a numpy generator
     seed = int(torch.randint(MAX_SEED, (1,), generator=rng, device=rng.device))
     s = np.random.default_rng(seed).beta(alpha, alpha, size=n).astype(np.float32)
@@ -206,7 +232,8 @@ def mixing_shares(n, alpha, rng):
 
 
 def mix_up(inputs, labels, shares, rng):
-    """Each row and its label mixed with a random other: ``share x + (1 - share) x'`` (Equations 10 and 11)."""
+    """Each row and its label mixed with a random other: ``share x + (1 - share) x'`` (Equations 10
+    and 11)."""
     other = torch.randperm(len(inputs), generator=rng, device=inputs.device)
     of_inputs = shares.reshape(-1, *(1,) * (inputs.ndim - 1))
     mixed = torch.lerp(inputs[other], inputs, of_inputs)
@@ -214,7 +241,8 @@ def mix_up(inputs, labels, shares, rng):
 
 
 class Batches:
-    """Endless minibatches: each row once before any comes again, and each time a random variant of it.
+    """Endless minibatches: each row once before any comes again, and each time a random variant of
+    it.
 
     Parameters
     ----------
@@ -226,8 +254,11 @@ class Batches:
     """
 
     def __init__(self, values, rows, batch_size, rng, *, n_variants=1):
-        self.values, self.rows, self.batch_size = values, rows, batch_size
-        self.rng, self.n_variants = rng, n_variants
+        self.values = values
+        self.rows = rows
+        self.batch_size = batch_size
+        self.rng = rng
+        self.n_variants = n_variants
         self.left = rows[:0]
 
     def __iter__(self):
@@ -237,7 +268,8 @@ class Batches:
         while len(self.left) < self.batch_size:
             order = torch.randperm(len(self.rows), generator=self.rng, device=self.rows.device)
             self.left = torch.cat([self.left, self.rows[order]])
-        rows, self.left = self.left[: self.batch_size], self.left[self.batch_size :]
+        rows = self.left[: self.batch_size]
+        self.left = self.left[self.batch_size :]
         repeated = rows.repeat(self.n_variants)
         k = self.values.shape[1]
         which = torch.randint(k, (len(repeated),), generator=self.rng, device=rows.device)

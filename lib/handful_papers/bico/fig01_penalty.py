@@ -1,4 +1,5 @@
-"""Figure 1 of the bilevel paper: the L1/2 penalty on the simplex, and what it does to weights (Section 3.5.3)."""
+"""Figure 1 of the bilevel paper: the L1/2 penalty on the simplex, and what it does to weights
+(Section 3.5.3)."""
 
 import numpy as np
 from handful.bilevel.weights import descend
@@ -10,7 +11,8 @@ CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3.0) / 2.0]])
 
 
 def simplex_grid(n):
-    """Points of the simplex in three dimensions, ``n (n + 1) / 2`` of them, and their places in the plane.
+    """Points of the simplex in three dimensions, ``n (n + 1) / 2`` of them, and their places in the
+    plane.
 
     Returns
     -------
@@ -19,7 +21,8 @@ def simplex_grid(n):
     """
     i, j = np.meshgrid(np.arange(n), np.arange(n), indexing="ij")
     inside = i + j < n
-    first, second = i[inside] / (n - 1), j[inside] / (n - 1)
+    first = i[inside] / (n - 1)
+    second = j[inside] / (n - 1)
     w = np.column_stack([first, second, np.maximum(1.0 - first - second, 0.0)])
     return w, w @ CORNERS
 
@@ -30,7 +33,8 @@ def penalty(w, q=0.5):
 
 
 def smallest_falls(n_directions, n_steps, *, rng, q=0.5):
-    """Smallest fall of the penalty from one step to the next, along random ways from the centre to the boundary.
+    """Smallest fall of the penalty from one step to the next, along random ways from the centre to
+    the boundary.
 
     Returns
     -------
@@ -47,32 +51,48 @@ def smallest_falls(n_directions, n_steps, *, rng, q=0.5):
 
 
 def path_rows(dataset, seed, *, n_train, n_landmarks, gamma, l2, share):
-    """Positive weights along Algorithm 2 on one split, with its penalty and without: a task of the sweep.
+    """Positive weights along Algorithm 2 on one split, with its penalty and without: a task of the
+    sweep.
 
     Parameters
     ----------
-    dataset, n_train, n_landmarks, gamma, seed : as in `image_features` and `split`; 100 rows more validate
+    dataset, n_train, n_landmarks, gamma, seed : as in `image_features` and `split`; 100 rows more
+        validate
     l2 : penalty of the inner problem
     share : percent of positive weights at which the run ends
 
     Returns
     -------
-    list of dict: seed, method, level (percent), step (the first after which at most `level` percent of the weights are
-        positive) and positive (percent, after that step); at the level `share` where either method ends after as many
-        steps
+    list of dict: seed, method, level (percent), step (the first after which at most `level` percent
+        of the weights are positive) and positive (percent, after that step); at the level `share`
+        where either method ends after as many steps
     """
-    data = image_features(dataset, n_train=n_train + 100, n_test=300, n_landmarks=n_landmarks, gamma=gamma)
+    data = image_features(
+        dataset, n_train=n_train + 100, n_test=300, n_landmarks=n_landmarks, gamma=gamma
+    )
     data = multiclass.split(data, n_train=n_train, n_validation=100, seed=seed)
-    variants = multiclass.Variants(data, l2, multiclass.sizes_of(data, [share]), seed=seed, outer="train")
+    variants = multiclass.Variants(
+        data, l2, multiclass.sizes_of(data, [share]), seed=seed, outer="train"
+    )
     counts = []
     variants.regularised(watch=lambda support: counts.append(int(support)))
-    without = descend(variants.holding(range(len(data)), weighted=True), max_iter=len(counts), tol=0.0)
-    shares, rows = 100 * np.array(counts) / n_train, []
+    without = descend(
+        variants.holding(range(len(data)), weighted=True), max_iter=len(counts), tol=0.0
+    )
+    shares = 100 * np.array(counts) / n_train
+    rows = []
     for level in range(100, share, -5):
         first = int(np.argmax(shares <= level))
-        rows.append(dict(seed=seed, method="penalty", level=level, step=first, positive=shares[first]))
-    for method, left in (("penalty", shares[-1]), ("no penalty", 100 * np.count_nonzero(without) / n_train)):
-        rows.append(dict(seed=seed, method=method, level=share, step=len(counts) - 1, positive=left))
+        rows.append(
+            dict(seed=seed, method="penalty", level=level, step=first, positive=shares[first])
+        )
+    for method, left in (
+        ("penalty", shares[-1]),
+        ("no penalty", 100 * np.count_nonzero(without) / n_train),
+    ):
+        rows.append(
+            dict(seed=seed, method=method, level=share, step=len(counts) - 1, positive=left)
+        )
     return rows
 
 

@@ -1,14 +1,26 @@
 """Which numbers decide the claims of Figure 4."""
 
-MEANS, COVARIANCES = 0.1, 0.25  # errors up to which they count as accurate: standard deviations, share of the norm
+# errors up to which they count as accurate: standard deviations, share of the norm
+MEANS = 0.1
+COVARIANCES = 0.25
 
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    rows = run.rows[run.rows.method == "bico"].drop(columns="method").set_index(["size", "law", "seed"]).sort_index()
-    at, left = rows.loc[30], rows.loc[25] / rows.loc[10]  # share of the error that is left
+    rows = (
+        run.rows[run.rows.method == "bico"]
+        .drop(columns="method")
+        .set_index(["size", "law", "seed"])
+        .sort_index()
+    )
+    # share of the error that is left
+    at = rows.loc[30]
+    left = rows.loc[25] / rows.loc[10]
     components = {"means": at.mean_error / MEANS, "covariances": at.covariance_error / COVARIANCES}
-    first = {"covariances": left.mean_error / left.covariance_error, "weights": left.mean_error / left.weight_error}
+    first = {
+        "covariances": left.mean_error / left.covariance_error,
+        "weights": left.mean_error / left.weight_error,
+    }
     run.facts.update(data_laws=run.rows["law"].nunique())
     return {
         "bico-fig04-thirty-paper": _by_law({"": 100 * at.error}),

@@ -1,4 +1,5 @@
-"""Figure 6 of the bilevel paper: coresets for binary logistic regression (Section 5.2.2, Appendix C)."""
+"""Figure 6 of the bilevel paper: coresets for binary logistic regression (Section 5.2.2, Appendix
+C)."""
 
 import time
 import warnings
@@ -18,10 +19,12 @@ from handful_papers.claims import Evidence, paired_differences
 # The paper's grid for the sensitivity coreset.
 GRID = tuple(product((5, 10, 25), (0.1, 1.0, 10.0, 100.0)))  # (k, R)
 
-# Data sets that the paper splits 90/10 although they have an official test set (deduced from its axes).
+# Data sets that the paper splits 90/10 although they have an official test set (deduced from its
+# axes).
 SPLIT_TRAINING_PART = ("a9a",)
 
-# The options of the bilevel methods. Binary selections have the smaller ones as prefixes, so one run serves all sizes.
+# The options of the bilevel methods. Binary selections have the smaller ones as prefixes, so one
+# run serves all sizes.
 _BILEVEL = {
     "bico": dict(rule="linear", weighting="binary"),
     "bico weighted": dict(rule="linear", weighting="corrective"),
@@ -35,20 +38,24 @@ METHODS_SHOWN = ("uniform", "kmeans++", "sensitivity", *_BILEVEL)
 def prepare(name, *, seed, classes=None, test_size=0.1):
     """A data set, split and standardised as in Appendix C: float32, column-major, labels 0 and 1.
 
-    Where there is an official test set it is taken (but see `SPLIT_TRAINING_PART`), else a random share `test_size`.
+    Where there is an official test set it is taken (but see `SPLIT_TRAINING_PART`), else a random
+    share `test_size`.
 
     Returns
     -------
     Dataset with X, y, X_test, y_test
     """
     data = load(name, classes=classes).binary()
-    data = split(data, test_size=test_size, random_state=seed, official=name not in SPLIT_TRAINING_PART)
+    data = split(
+        data, test_size=test_size, random_state=seed, official=name not in SPLIT_TRAINING_PART
+    )
     X, X_test = standardise(data.X, data.X_test, dtype=np.float32, order="F")
     return replace(data, X=X, X_test=X_test)
 
 
 def train(X, y, weights, problem, *, n):
-    """Logistic regression on weighted rows, with the penalty that `problem` has on the whole data set.
+    """Logistic regression on weighted rows, with the penalty that `problem` has on the whole data
+    set.
 
     Parameters
     ----------
@@ -56,12 +63,15 @@ def train(X, y, weights, problem, *, n):
     problem : Logistic with a free intercept
     n : number of rows of the whole data set
     """
-    model = LogisticRegression(C=1.0 / (problem.l2 * n), solver="newton-cholesky", tol=1e-8, max_iter=1000)
+    model = LogisticRegression(
+        C=1.0 / (problem.l2 * n), solver="newton-cholesky", tol=1e-8, max_iter=1000
+    )
     return model.fit(np.asarray(X, dtype=np.float64), y, sample_weight=weights)
 
 
 def evaluate(model, data):
-    """Test accuracy in percent and mean training loss (in nats, without the penalty) of a fitted model."""
+    """Test accuracy in percent and mean training loss (in nats, without the penalty) of a fitted
+    model."""
     margin = np.where(data.y == model.classes_[1], 1.0, -1.0) * model.decision_function(data.X)
     return {
         "test_accuracy": 100.0 * model.score(data.X_test, data.y_test),
@@ -85,7 +95,8 @@ def split_rows(dataset, seed, *, classes, test_size, sizes, further, l2):
 def run(data, problem, sizes, *, seed, further=()):
     """Every method at every size on one split of one data set.
 
-    A subset in which a class is missing (small uniform ones) predicts the class it has; its training loss is infinite.
+    A subset in which a class is missing (small uniform ones) predicts the class it has; its
+    training loss is infinite.
 
     Parameters
     ----------
@@ -93,20 +104,23 @@ def run(data, problem, sizes, *, seed, further=()):
     problem : Logistic, for selection and training alike
     sizes : list of int, the coreset sizes m
     seed : int, of every method
-    further : list of int, sizes at which only the paper's two bilevel methods run, the weighted one below max(sizes)
+    further : list of int, sizes at which only the paper's two bilevel methods run, the weighted one
+        below max(sizes)
 
     Returns
     -------
-    DataFrame, one row per (method, size), with columns method, size, share (of the data, percent), test_accuracy
-    (percent), train_loss (nats), seconds (of the selection), n_clusters and radius (sensitivity coresets: one row
-    for each point of the paper's grid)
+    DataFrame, one row per (method, size), with columns method, size, share (of the data, percent),
+    test_accuracy (percent), train_loss (nats), seconds (of the selection), n_clusters and radius
+    (sensitivity coresets: one row for each point of the paper's grid)
     """
-    n, largest = len(data.y), max(sizes)
+    n = len(data.y)
+    largest = max(sizes)
     full = evaluate(train(data.X, data.y, np.ones(n), problem, n=n), data)
     rows = [dict(method="full", size=n, share=100.0, **full)]
 
     def add(method, selector, chosen_sizes, *, binary=False, **more):
-        # Where one selection serves several sizes, only the row of the largest says how long it took.
+        # Where one selection serves several sizes, only the row of the largest says how long it
+        # took.
         start = time.perf_counter()
         with warnings.catch_warnings():
             # The least of the sizes is that of the random start, from which nothing is chosen yet.
@@ -117,16 +131,21 @@ def run(data, problem, sizes, *, seed, further=()):
             weights = np.full(m, n / m) if binary else selector.weights_[:m] * (selector.size / m)
             score = _score(data, selector.indices_[:m], weights, problem)
             took = seconds if m == selector.size else None
-            rows.append(dict(method=method, size=m, share=100.0 * m / n, seconds=took, **score, **more))
+            rows.append(
+                dict(method=method, size=m, share=100.0 * m / n, seconds=took, **score, **more)
+            )
 
     add("uniform", UniformCoreset(largest, random_state=seed), sizes, binary=True)
     add("kmeans++", KMeansPlusPlus(largest, random_state=seed), sizes, binary=True)
     more = {"bico": further, "bico weighted": [m for m in further if m < largest]}
     sizes_of = {method: sorted({*sizes, *more.get(method, ())}) for method in _BILEVEL}
     for method in _BINARY:
-        selector = BilevelCoreset(problem, size=sizes_of[method][-1], random_state=seed, **_BILEVEL[method])
+        selector = BilevelCoreset(
+            problem, size=sizes_of[method][-1], random_state=seed, **_BILEVEL[method]
+        )
         add(method, selector, sizes_of[method], binary=True)
-    for k, radius in GRID:  # independent draws: the first m of them are a coreset of m
+    # independent draws: the first m of them are a coreset of m
+    for k, radius in GRID:
         selector = LogisticSensitivity(largest, n_clusters=k, radius=radius, random_state=seed)
         add("sensitivity", selector, sizes, n_clusters=k, radius=radius)
     for method in (name for name in _BILEVEL if name not in _BINARY):
@@ -148,12 +167,14 @@ def of_figure(rows, sizes):
 
 
 def choose_sensitivity(rows, by):
-    """One sensitivity row per (dataset, size, seed): the grid point with the best mean of `by` over the seeds.
+    """One sensitivity row per (dataset, size, seed): the grid point with the best mean of `by` over
+    the seeds.
 
     Parameters
     ----------
     rows : DataFrame with the rows of `run` and a column dataset
-    by : "test_accuracy" chooses on the test set, as the paper does; "train_loss" without looking at it
+    by : "test_accuracy" chooses on the test set, as the paper does; "train_loss" without looking at
+        it
 
     Returns
     -------
@@ -161,9 +182,17 @@ def choose_sensitivity(rows, by):
     """
     grid = rows[rows.method == "sensitivity"]
     sign = 1.0 if by == "test_accuracy" else -1.0
-    means = (sign * grid.set_index(["dataset", "size", "n_clusters", "radius"])[by]).groupby(level=[0, 1, 2, 3]).mean()
+    means = (
+        (sign * grid.set_index(["dataset", "size", "n_clusters", "radius"])[by])
+        .groupby(level=[0, 1, 2, 3])
+        .mean()
+    )
     best = means.groupby(level=[0, 1]).idxmax()
-    kept = grid.set_index(["dataset", "size", "n_clusters", "radius"]).loc[best.to_list()].reset_index()
+    kept = (
+        grid.set_index(["dataset", "size", "n_clusters", "radius"])
+        .loc[best.to_list()]
+        .reset_index()
+    )
     return pd.concat([rows[rows.method != "sensitivity"], kept], ignore_index=True)
 
 
@@ -176,10 +205,13 @@ TWO_PERCENT = 2.0
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    rows = choose_sensitivity(of_figure(run.rows, run.parameters["sizes"]), "test_accuracy")  # as the paper does
+    # as the paper does
+    rows = choose_sensitivity(of_figure(run.rows, run.parameters["sizes"]), "test_accuracy")
     return {
         "bico-fig06-weighted-2pct": _at_two_percent(rows, "bico weighted"),
-        "bico-fig06-binary-twice": _sizes_over(run.rows, "bico", "bico weighted", run.parameters["within"]),
+        "bico-fig06-binary-twice": _sizes_over(
+            run.rows, "bico", "bico weighted", run.parameters["within"]
+        ),
         "bico-fig06-above-binary": _lead(rows, "bico"),
         "bico-fig06-above-weighted": _lead(rows, "bico weighted"),
     }
@@ -189,7 +221,10 @@ def _gaps(rows, method):
     """Accuracy of a method minus that of all rows: (dataset, size, seed) -> points."""
     full = rows[rows.method == "full"].set_index(["dataset", "seed"]).test_accuracy
     mine = rows[rows.method == method].set_index(["dataset", "size", "seed"]).test_accuracy
-    return mine - full.reindex(pd.MultiIndex.from_tuples([(d, s) for d, _, s in mine.index])).to_numpy()
+    return (
+        mine
+        - full.reindex(pd.MultiIndex.from_tuples([(d, s) for d, _, s in mine.index])).to_numpy()
+    )
 
 
 def _sizes_below(rows):
@@ -200,21 +235,28 @@ def _sizes_below(rows):
 
 
 def _at_two_percent(rows, method):
-    gaps, sizes = _gaps(rows, method), _sizes_below(rows)
+    gaps = _gaps(rows, method)
+    sizes = _sizes_below(rows)
     settings = {d: gaps[d][m].to_numpy() for d, m in sizes.dropna().items()}
     return Evidence(settings, facts={"sizes_up_to_2_percent": int(sizes.notna().all())})
 
 
 def _sizes_over(rows, method, other, within):
-    """Seed by seed, the first size of one method over that of another, on average over the data sets."""
+    """Seed by seed, the first size of one method over that of another, on average over the data
+    sets."""
     facts = {"sizes_up_to_2_percent": int(_sizes_below(rows).notna().all())}
     reached = {}
     for key in (method, other):
         gaps = _gaps(rows, key).groupby(level=["dataset", "size"]).mean()
         reached[key] = gaps[gaps >= -within].reset_index().groupby("dataset")["size"].min()
-    if never := sorted(set(rows.dataset) - set(reached[method].index) | set(rows.dataset) - set(reached[other].index)):
+    if never := sorted(
+        set(rows.dataset) - set(reached[method].index)
+        | set(rows.dataset) - set(reached[other].index)
+    ):
         largest = rows.loc[rows.method == method, "size"].max()
-        return Evidence(facts=facts, lacks=f"not reached on {', '.join(never)} with {largest} points")
+        return Evidence(
+            facts=facts, lacks=f"not reached on {', '.join(never)} with {largest} points"
+        )
     firsts = {}
     for key in (method, other):
         gaps = _gaps(rows, key).reset_index()
@@ -225,4 +267,6 @@ def _sizes_over(rows, method, other, within):
 
 
 def _lead(rows, method):
-    return paired_differences(rows, a=method, b=BASELINES, value="test_accuracy", by=["dataset", "size"])
+    return paired_differences(
+        rows, a=method, b=BASELINES, value="test_accuracy", by=["dataset", "size"]
+    )

@@ -4,22 +4,34 @@ from handful_papers.bico.multiclass import where_shown
 from handful_papers.claims import Evidence, paired_differences
 
 N_CLASSES = 10
-TENTH = 10.0  # percent
-MARGIN = 0.5  # points of test accuracy up to which two methods are called level
+# percent
+TENTH = 10.0
+# points of test accuracy up to which two methods are called level
+MARGIN = 0.5
 
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     rows = run.rows.assign(percent=run.rows.share.round(1))
     n = rows[rows.method == "full"].groupby("dataset")["size"].max()
-    each = [n[name] / (N_CLASSES * (about["n_landmarks"] + 1)) for name, about in run.parameters["sets"].items()]
+    each = [
+        n[name] / (N_CLASSES * (about["n_landmarks"] + 1))
+        for name, about in run.parameters["sets"].items()
+    ]
     facts = {"rows_for_each_coefficient": min(each)}
-    facts |= {"largest_share": float(rows[rows.method == "bico"].groupby("dataset").share.max().min())}
+    facts |= {
+        "largest_share": float(rows[rows.method == "bico"].groupby("dataset").share.max().min())
+    }
     regularised = {
-        ("regularised", *s[1:]): v for s, v in _lead(drawn_sizes(rows), "bico regularised", "uniform").items()
+        ("regularised", *s[1:]): v
+        for s, v in _lead(drawn_sizes(rows), "bico regularised", "uniform").items()
     }
     forward = {("forward", *s[1:]): v for s, v in _lead(rows, "bico", "uniform").items()}
-    others = {(m, *s[1:]): v for m in ("kmeans++", "forgetting") for s, v in _lead(rows, m, "uniform").items()}
+    others = {
+        (m, *s[1:]): v
+        for m in ("kmeans++", "forgetting")
+        for s, v in _lead(rows, m, "uniform").items()
+    }
     return {
         "bico-fig07-compression": _compression(rows, facts),
         "bico-fig07-above-uniform": Evidence(forward | regularised, facts=facts),
@@ -28,10 +40,11 @@ def evidence(run):
 
 
 def drawn_sizes(rows):
-    """Rows of the sizes at which the regularised coreset is drawn: down to where it is clearly below forward selection.
+    """Rows of the sizes at which the regularised coreset is drawn: down to where it is clearly
+    below forward selection.
 
-    The paper stops when "its test performance drops below" that. Where both are level with all the data, which of them
-    is ahead is noise, so half a point is let pass.
+    The paper stops when "its test performance drops below" that. Where both are level with all the
+    data, which of them is ahead is noise, so half a point is let pass.
 
     Parameters
     ----------
@@ -56,4 +69,6 @@ def _lead(rows, method, other):
     """Leads by (other, dataset, percent); none where the method is not shown."""
     if not {method, other} <= set(rows.method):
         return {}
-    return paired_differences(rows, a=method, b=other, value="test_accuracy", by=["dataset", "percent"])
+    return paired_differences(
+        rows, a=method, b=other, value="test_accuracy", by=["dataset", "percent"]
+    )

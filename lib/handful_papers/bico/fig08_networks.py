@@ -1,4 +1,5 @@
-"""Coresets for image networks, and what other networks make of them (Section 5.2.3 of the bilevel paper)."""
+"""Coresets for image networks, and what other networks make of them (Section 5.2.3 of the bilevel
+paper)."""
 
 import time
 
@@ -15,11 +16,15 @@ from handful_papers.bico.kept_forward import KeptForward
 from handful_papers.claims import Evidence, paired_differences
 from handful_papers.tasks import part
 
-TARGET, PARTNER = "WideResNet-16-4", "VGG16"  # selected for; and jointly with it
-CURVES = ("uniform", "kmeans++", "kcenter", "forgetting", "bico")  # the methods of Figure 8
+# selected for; and jointly with it
+TARGET = "WideResNet-16-4"
+PARTNER = "VGG16"
+# the methods of Figure 8
+CURVES = ("uniform", "kmeans++", "kcenter", "forgetting", "bico")
 METHODS = (*CURVES, "bico joint")
 PAPERS_ROWS = {"CIFAR-10": 50_000, "SVHN": 73_257}
-LOOKS = 20  # times during training that each row is classified, to count what is forgotten
+# times during training that each row is classified, to count what is forgotten
+LOOKS = 20
 
 
 class NetworkCoresets:
@@ -38,17 +43,38 @@ class NetworkCoresets:
     device : of torch
     """
 
-    def __init__(self, data, *, n, side, networks, train, n_start, batch_size, sizes, n_terms, shift=None, device=None):
+    def __init__(
+        self,
+        data,
+        *,
+        n,
+        side,
+        networks,
+        train,
+        n_start,
+        batch_size,
+        sizes,
+        n_terms,
+        shift=None,
+        device=None,
+    ):
         X, y, X_test, y_test = images(data)
         self.shape = (SHAPES[data][0], side, side)
         rows = np.random.default_rng(0).permutation(len(X))[:n]
-        self.X, self.X_test = (averaged(part, SHAPES[data], side).reshape(len(part), -1) for part in (X[rows], X_test))
-        self.y, self.y_test = y[rows], y_test
-        self.networks, self.device = networks, device
+        self.X, self.X_test = (
+            averaged(part, SHAPES[data], side).reshape(len(part), -1) for part in (X[rows], X_test)
+        )
+        self.y = y[rows]
+        self.y_test = y_test
+        self.networks = networks
+        self.device = device
         pad = max(1, side // 8) if shift is None else shift
         augment = shift_and_flip(self.shape, pad=pad, flip=data == "cifar10")
         self.train = TrainConfig(augment=augment, **train)
-        self.n_start, self.batch, self.sizes, self.terms = n_start, batch_size, sorted(sizes), n_terms
+        self.n_start = n_start
+        self.batch = batch_size
+        self.sizes = sorted(sizes)
+        self.terms = n_terms
 
     def problem(self, network, seed):
         """The inner problem of one network."""
@@ -74,18 +100,27 @@ class NetworkCoresets:
         return torch.cat([module(part.to(self.device)).cpu() for part in parts]).numpy()
 
     def accuracies(self, module, rows):
-        """Accuracy of a trained network on the test set, and on the rows that trained it, in percent."""
-        sets = {"accuracy": (self.X_test, self.y_test), "train_accuracy": (self.X[rows], self.y[rows])}
-        return {k: 100.0 * float((self._logits(module, X).argmax(axis=1) == y).mean()) for k, (X, y) in sets.items()}
+        """Accuracy of a trained network on the test set, and on the rows that trained it, in
+        percent."""
+        sets = {
+            "accuracy": (self.X_test, self.y_test),
+            "train_accuracy": (self.X[rows], self.y[rows]),
+        }
+        return {
+            k: 100.0 * float((self._logits(module, X).argmax(axis=1) == y).mean())
+            for k, (X, y) in sets.items()
+        }
 
     def look_on(self, seed):
-        """One training of the target on all rows: its embeddings, and how often each row was forgotten.
+        """One training of the target on all rows: its embeddings, and how often each row was
+        forgotten.
 
         Returns
         -------
         embeddings, shape (n, channels); events, shape (n,); `accuracies`
         """
-        correct, every = [], max(1, self.train.n_steps // LOOKS)
+        correct = []
+        every = max(1, self.train.n_steps // LOOKS)
 
         def watch(step, module):
             if step % every == 0:
@@ -97,15 +132,19 @@ class NetworkCoresets:
         unflatten, body = module
         with torch.no_grad():
             parts = torch.from_numpy(self.X).split(1000)
-            embeddings = torch.cat([body.embed(unflatten(part.to(self.device))).cpu() for part in parts]).numpy()
+            embeddings = torch.cat(
+                [body.embed(unflatten(part.to(self.device))).cpu() for part in parts]
+            ).numpy()
         return embeddings, forgetting_events(correct), self.accuracies(module, every_row)
 
     def select(self, method, seed, embeddings, events):
-        """The largest coreset of one method, in the order of selection: the smaller ones are its prefixes."""
+        """The largest coreset of one method, in the order of selection: the smaller ones are its
+        prefixes."""
         size = self.sizes[-1]
         if method == "uniform":
             return UniformCoreset(size, random_state=seed).fit(self.X).indices_
-        if method == "kmeans++":  # in pixel space, as the paper finds best; k-center on embeddings, for the same reason
+        # in pixel space, as the paper finds best; k-center on embeddings, for the same reason
+        if method == "kmeans++":
             return KMeansPlusPlus(size, random_state=seed).fit(self.X).indices_
         if method == "kcenter":
             return KCenter(size, random_state=seed).fit(embeddings).indices_
@@ -121,11 +160,13 @@ class NetworkCoresets:
         return selector.fit(self.X, self.y).indices_
 
     def run(self, seed):
-        """Everything for one seed: method, network, size, seed, accuracies in percent, seconds of the selection.
+        """Everything for one seed: method, network, size, seed, accuracies in percent, seconds of
+        the selection.
 
         Each training and each two rounds of a selection are a `part` of the task.
         """
-        rows, n = [], len(self.X)
+        rows = []
+        n = len(self.X)
         embeddings, events, full = part("look on", lambda: self.look_on(seed))
 
         def add(method, network, chosen, seconds, found=None):
@@ -133,7 +174,16 @@ class NetworkCoresets:
                 f"{method} {network} {len(chosen)}",
                 lambda: self.accuracies(self._trained(network, chosen, seed), chosen),
             )
-            rows.append(dict(method=method, network=network, size=len(chosen), seed=seed, **found, seconds=seconds))
+            rows.append(
+                dict(
+                    method=method,
+                    network=network,
+                    size=len(chosen),
+                    seed=seed,
+                    **found,
+                    seconds=seconds,
+                )
+            )
 
         for network in self.networks:
             add("full", network, np.arange(n), 0.0, full if network == TARGET else None)
@@ -142,8 +192,11 @@ class NetworkCoresets:
             chosen = self.select(method, seed, embeddings, events)
             seconds = time.perf_counter() - start
             for network in self.networks:
-                # the curve of Figure 8 is the target's; other networks get the largest coreset, as in Tables 1 and 2
-                for size in self.sizes if network == TARGET and method in CURVES else self.sizes[-1:]:
+                # the curve of Figure 8 is the target's; other networks get the largest coreset, as
+                # in Tables 1 and 2
+                for size in (
+                    self.sizes if network == TARGET and method in CURVES else self.sizes[-1:]
+                ):
                     add(method, network, chosen[:size], seconds)
         return rows
 
@@ -153,11 +206,13 @@ def coreset_rows(about, *, seed, **options):
 
     Parameters
     ----------
-    about : dict, what `NetworkCoresets` is told of the data, and under "set" the paper's set that they stand for
+    about : dict, what `NetworkCoresets` is told of the data, and under "set" the paper's set that
+        they stand for
     seed : int
     options : further options of `NetworkCoresets`
     """
-    torch.set_num_threads(1)  # layers are small: threads would wait for each other
+    # layers are small: threads would wait for each other
+    torch.set_num_threads(1)
     about = {key: value for key, value in about.items() if key != "stands_for"}
     name = about.pop("set")
     return [dict(row, set=name) for row in NetworkCoresets(**about, **options).run(seed)]
@@ -167,14 +222,21 @@ def coreset_rows(about, *, seed, **options):
 
 
 OTHERS = (PARTNER, "MobileNetV2")
-SETS = {"CIFAR-10": 0.3, "SVHN": 0.14}  # share of the rows above which forgetting is as good as BiCo
+# share of the rows above which forgetting is as good as BiCo
+SETS = {"CIFAR-10": 0.3, "SVHN": 0.14}
 
 
 def evidence(run):
-    """Claim -> the numbers of a run that decide it: settings of all data sets, a stand-in under its own name."""
-    sets = {name: about for name, about in run.parameters["sets"].items() if (run.rows["set"] == name).any()}
+    """Claim -> the numbers of a run that decide it: settings of all data sets, a stand-in under its
+    own name."""
+    sets = {
+        name: about
+        for name, about in run.parameters["sets"].items()
+        if (run.rows["set"] == name).any()
+    }
     data = sorted(about["data"].removesuffix("_full") for about in sets.values())
-    found, facts = {}, {"data": ", ".join(data)}
+    found = {}
+    facts = {"data": ", ".join(data)}
     for name, about in sets.items():
         many = SETS[about.get("stands_for", name)]
         for claim, gaps in _of_one_set(run.rows[run.rows["set"] == name], many).items():
@@ -191,10 +253,14 @@ def evidence(run):
 
 
 def _of_one_set(rows, many):
-    n, last = rows["size"].max(), rows.loc[rows.method != "full", "size"].max()
+    n = rows["size"].max()
+    last = rows.loc[rows.method != "full", "size"].max()
     at_end = rows[(rows["size"] == last) & (rows.method != "full")]
     curve = rows[(rows.network == TARGET) & ~rows.method.isin(["full", "bico joint"])]
-    ends = rows[(rows.network == TARGET) & ((rows["size"] == n) | (rows.method == "bico") & (rows["size"] == last))]
+    ends = rows[
+        (rows.network == TARGET)
+        & ((rows["size"] == n) | (rows.method == "bico") & (rows["size"] == last))
+    ]
 
     def lead(part, a, b, networks=(TARGET,), by=("network", "size")):
         part = part[part.method.isin([a, *b]) & part.network.isin(networks)]
@@ -206,7 +272,9 @@ def _of_one_set(rows, many):
         "fig08-compression": lead(ends, "bico", ["full"], by=["network"]),
         "fig08-above-simple": lead(curve, "bico", ["kcenter", "kmeans++"]),
         "fig08-like-forgetting": lead(curve[curve["size"] > many * n], "bico", ["forgetting"]),
-        "fig08-forgetting-below-uniform": lead(curve[curve["size"] == curve["size"].min()], "uniform", ["forgetting"]),
+        "fig08-forgetting-below-uniform": lead(
+            curve[curve["size"] == curve["size"].min()], "uniform", ["forgetting"]
+        ),
         "tab01-transfer": lead(at_end, "bico", ["uniform", "kcenter"], OTHERS),
         "tab01-like-forgetting": lead(at_end, "bico", ["forgetting"], OTHERS),
         "tab02-joint": lead(at_end, "bico joint", ["bico"], OTHERS),
@@ -214,11 +282,16 @@ def _of_one_set(rows, many):
 
 
 def _facts(rows, networks):
-    """How many rows there are; whether coresets are small; a network's least training accuracy on all rows."""
+    """How many rows there are; whether coresets are small; a network's least training accuracy on
+    all rows."""
     full = rows[rows.method == "full"]
-    share = rows[rows.method != "full"].groupby("set")["size"].max() / full.groupby("set")["size"].max()
+    share = (
+        rows[rows.method != "full"].groupby("set")["size"].max() / full.groupby("set")["size"].max()
+    )
     facts = {"half_of_the_rows": int((share <= 0.5).all()), "rows": int(full["size"].min())}
     full = full[full.network.isin(networks)]
     if full.empty:
         return facts
-    return facts | {"train_accuracy": float(full.groupby(["set", "network"]).train_accuracy.mean().min())}
+    return facts | {
+        "train_accuracy": float(full.groupby(["set", "network"]).train_accuracy.mean().min())
+    }

@@ -3,12 +3,14 @@
 from handful_papers.claims import Evidence, paired_differences
 
 OTHERS = ("uniform", "max-entropy", "kcenter", "consistency", "badge")
-ON_SPEECH_COMMANDS = ("uniform", "max-entropy", "kcenter", "badge")  # as in the paper's table
+# as in the paper's table
+ON_SPEECH_COMMANDS = ("uniform", "max-entropy", "kcenter", "badge")
 
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    rows, dataset = run.rows, run.parameters["dataset"]
+    rows = run.rows
+    dataset = run.parameters["dataset"]
     run.facts.update(data=dataset)
     few, many = run.parameters["judged"]
     if dataset == "speech_commands":

@@ -13,7 +13,8 @@ from handful.dictionary.selector import recovery_error
 from handful_papers.bico.image_data import BRIGHTEST, SHAPES
 
 METHODS_SHOWN = ("random measurements", "approximate greedy", "bico", "bico quadratic")
-PANELS = {"synthetic": ("L2", "L1"), "Gaussian": ("L1", "L2", "GM"), "wavelets": ("L2", "GM")}  # atoms -> recoveries
+# atoms -> recoveries
+PANELS = {"synthetic": ("L2", "L1"), "Gaussian": ("L1", "L2", "GM"), "wavelets": ("L2", "GM")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +31,9 @@ class Task:
 def panels(images):
     """The settings of the sweep, one for each panel of the figure: names of task and recovery."""
     names = {kind: kind if kind == "synthetic" else f"{images}, {kind}" for kind in PANELS}
-    return [{"task": names[kind], "recovery": recovery} for kind in PANELS for recovery in PANELS[kind]]
+    return [
+        {"task": names[kind], "recovery": recovery} for kind in PANELS for recovery in PANELS[kind]
+    ]
 
 
 def make_task(name, seed, *, synthetic, n_images, n_held, vae, penalty):
@@ -38,7 +41,8 @@ def make_task(name, seed, *, synthetic, n_images, n_held, vae, penalty):
 
     Parameters
     ----------
-    name : "synthetic", or a data set of images and the kind of atoms: "mnist, Gaussian", "mnist, wavelets"
+    name : "synthetic", or a data set of images and the kind of atoms: "mnist, Gaussian", "mnist,
+        wavelets"
     seed : int, of signals and atoms
     synthetic : dict of the numbers of signals `n`, their dimension `d` and the number of atoms `m`
     n_images : images to choose for, and as many to test on
@@ -48,11 +52,14 @@ def make_task(name, seed, *, synthetic, n_images, n_held, vae, penalty):
     if name == "synthetic":
         return _synthetic_task(**synthetic, seed=seed, penalty=penalty)
     images, kind = name.split(", ")
-    return _image_task(images, kind, *generator(images, n_held, **vae), n_images, seed=seed, penalty=penalty)
+    return _image_task(
+        images, kind, *generator(images, n_held, **vae), n_images, seed=seed, penalty=penalty
+    )
 
 
 def _synthetic_task(n, d, m, *, seed, penalty, share=0.1):
-    """Sparse random signals and Gaussian atoms (Section 5.6): a share of the values is not 0, and those are normal."""
+    """Sparse random signals and Gaussian atoms (Section 5.6): a share of the values is not 0, and
+    those are normal."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(2 * n, d)) * (rng.random((2 * n, d)) < share)
     atoms = gaussian_atoms(m, d, rng=rng)
@@ -60,14 +67,17 @@ def _synthetic_task(n, d, m, *, seed, penalty, share=0.1):
 
 
 def gaussian_atoms(m, d, *, rng, dtype=np.float64):
-    """`m` random measurement vectors of length `d` with independent normal entries of variance 1 / d (Section 5.6)."""
+    """`m` random measurement vectors of length `d` with independent normal entries of variance 1 /
+    d (Section 5.6)."""
     return (rng.normal(size=(m, d)) / np.sqrt(d)).astype(dtype)
 
 
 def approximate_greedy(X, atoms, size):
-    """The `size` atoms with the largest mean absolute inner product with the signals (after Krause and Cevher 2010).
+    """The `size` atoms with the largest mean absolute inner product with the signals (after Krause
+    and Cevher 2010).
 
-    The baseline of Section 5.6. True greedy selection would have to recover all signals for each atom in each step.
+    The baseline of Section 5.6. True greedy selection would have to recover all signals for each
+    atom in each step.
     """
     return np.argsort(-np.abs(X @ atoms.T).sum(axis=0, dtype=np.float64), kind="stable")[:size]
 
@@ -78,7 +88,8 @@ def image_pool(name):
     return (data.X / np.float32(BRIGHTEST[name])).astype(np.float32), data
 
 
-@cache  # the tasks of a process share it
+# the tasks of a process share it
+@cache
 def generator(images, n_held, *, latent, hidden, n_epochs):
     """A variational autoencoder, and the images that it was not trained on.
 
@@ -106,8 +117,9 @@ def generator(images, n_held, *, latent, hidden, n_epochs):
 def _image_task(images, kind, vae, X, n, *, seed, penalty):
     """A task on n of the images X, with atoms as many as pixels: Gaussian ones or wavelets (db1).
 
-    Wavelets go without L1: images are not negative and a coarse wavelet is constant on blocks of pixels, so that the
-    ink of a block may lie in any of its pixels at the same absolute norm. What is recovered is then left to the solver.
+    Wavelets go without L1: images are not negative and a coarse wavelet is constant on blocks of
+    pixels, so that the ink of a block may lie in any of its pixels at the same absolute norm. What
+    is recovered is then left to the solver.
     """
     from handful_papers.bico.generative import Generative
 
@@ -118,7 +130,13 @@ def _image_task(images, kind, vae, X, n, *, seed, penalty):
     else:
         atoms = wavelet_atoms(SHAPES[images][1:], dtype=np.float32)
     recoveries = {"L1": L1(penalty), "L2": L2(penalty), "GM": Generative(vae, l2=penalty)}
-    return Task(f"{images}, {kind}", X[rows[:n]], X[rows[n:]], atoms, {key: recoveries[key] for key in PANELS[kind]})
+    return Task(
+        f"{images}, {kind}",
+        X[rows[:n]],
+        X[rows[n:]],
+        atoms,
+        {key: recoveries[key] for key in PANELS[kind]},
+    )
 
 
 def measurements(method, task, recovery, size, seed):
@@ -148,13 +166,14 @@ def panel_rows(task, recovery, seed, *, sizes, **options):
 
     Returns
     -------
-    DataFrame, one row per (method, size), with columns task, recovery, method, size, error (eq. 12: mean squared
-    distance of the signals from what is recovered), error_test (of signals never seen), energy (mean squared norm of
-    the signals) and seconds (of the choice of the largest size)
+    DataFrame, one row per (method, size), with columns task, recovery, method, size, error (eq. 12:
+    mean squared distance of the signals from what is recovered), error_test (of signals never
+    seen), energy (mean squared norm of the signals) and seconds (of the choice of the largest size)
     """
     signals = make_task(task, seed, **options)
     energy = float((signals.X.astype(np.float64) ** 2).sum(axis=1).mean())
-    rows, how = [], signals.recoveries[recovery]
+    rows = []
+    how = signals.recoveries[recovery]
     for method in METHODS_SHOWN:
         start = time.perf_counter()
         A = measurements(method, signals, how, max(sizes), seed)
@@ -171,22 +190,30 @@ def panel_rows(task, recovery, seed, *, sizes, **options):
 
 
 BASELINES = ("random measurements", "approximate greedy")
-LEVEL = 0.3  # of the signals' energy: the error that a number of measurements is needed for
+# of the signals' energy: the error that a number of measurements is needed for
+LEVEL = 0.3
 PANEL = ["task", "recovery"]
 
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    rows, given = run.rows, run.parameters
-    run.facts.update(atoms=given["n_atoms"], images=given["n_images"], generator_epochs=given["n_epochs"])
+    rows = run.rows
+    given = run.parameters
+    run.facts.update(
+        atoms=given["n_atoms"], images=given["n_images"], generator_epochs=given["n_epochs"]
+    )
     run.facts.update(largest_size=int(rows["size"].max()))
     errors = rows.pivot_table(index=[*PANEL, "seed", "size"], columns="method", values="error")
     needed = rows["size"].where(rows.error <= LEVEL * rows.energy, rows["size"].max())
     sizes = rows.assign(needed=needed).groupby([*PANEL, "seed", "method"]).needed.min().unstack()
-    return {"bico-fig12-error": _over_the_better(errors), "bico-fig12-compression": _over_the_better(sizes)}
+    return {
+        "bico-fig12-error": _over_the_better(errors),
+        "bico-fig12-compression": _over_the_better(sizes),
+    }
 
 
 def _over_the_better(wide):
-    """BiCo's numbers over those of the better baseline, geometric mean over the sizes: panel -> ratios, one a seed."""
+    """BiCo's numbers over those of the better baseline, geometric mean over the sizes: panel ->
+    ratios, one a seed."""
     logs = np.log(wide["bico"] / wide[list(BASELINES)].min(axis=1)).groupby([*PANEL, "seed"]).mean()
     return {panel: np.exp(of.to_numpy()) for panel, of in logs.groupby(PANEL)}

@@ -1,4 +1,5 @@
-"""Figure 13 of the bilevel paper: merge and reduce, read off a real run of the buffer (Section 4.2, Algorithm 3)."""
+"""Figure 13 of the bilevel paper: merge and reduce, read off a real run of the buffer (Section 4.2,
+Algorithm 3)."""
 
 from dataclasses import dataclass
 
@@ -17,7 +18,8 @@ class Built:
     ----------
     step : int, from 1, when it was built
     first, last : int, from 1, the batches that it stands for
-    ids : int array, its points, as positions in the stream; empty if it was merged in the step in which it was built
+    ids : int array, its points, as positions in the stream; empty if it was merged in the step in
+        which it was built
     parents : pair of (first, last), or () for a single batch
     """
 
@@ -41,8 +43,8 @@ class Built:
 def record_run(buffer, batches):
     """Feed batches to a buffer, and write down which coresets it builds of which.
 
-    All is read from what the buffer shows after each batch: `slot_weights_`, which say how many batches each slot
-    stands for, and `coreset_`, its points.
+    All is read from what the buffer shows after each batch: `slot_weights_`, which say how many
+    batches each slot stands for, and `coreset_`, its points.
 
     Parameters
     ----------
@@ -54,7 +56,9 @@ def record_run(buffer, batches):
     built : list of Built, in the order of their construction
     held : list, for each step the list of (first, last) in the buffer
     """
-    built, held, known = [], [], []
+    built = []
+    held = []
+    known = []
     for step, (X, y) in enumerate(batches, start=1):
         buffer.partial_fit(X, y)
         ends = np.cumsum(buffer.slot_weights_)
@@ -86,28 +90,36 @@ def drifting_stream(seed, n_steps, batch_size):
 def run(seed, *, n_steps, slots, batch_size, slot_size):
     """`record_run` of a buffer of bilevel coresets for logistic regression on a drifting stream."""
     selector = BilevelCoreset(Logistic(l2=0.01), weighting="binary")
-    buffer = MergeReduce(selector, size=slot_size, leaf_size=batch_size, n_slots=slots, random_state=seed)
+    buffer = MergeReduce(
+        selector, size=slot_size, leaf_size=batch_size, n_slots=slots, random_state=seed
+    )
     return record_run(buffer, drifting_stream(seed, n_steps, batch_size))
 
 
 def built_rows(seed, **options):
-    """What `run` builds, a task of the sweep: a row for each coreset, with seed, step, coreset, weight and points."""
+    """What `run` builds, a task of the sweep: a row for each coreset, with seed, step, coreset,
+    weight and points."""
     built, _ = run(seed, **options)
-    return [dict(seed=seed, step=b.step, coreset=b.name, weight=b.weight, points=len(b.ids)) for b in built]
+    return [
+        dict(seed=seed, step=b.step, coreset=b.name, weight=b.weight, points=len(b.ids))
+        for b in built
+    ]
 
 
 def algorithm_3(slots, n_steps):
-    """The buffer's weights after every step by the printed pseudocode of Algorithm 3, in its plainest terms.
+    """The buffer's weights after every step by the printed pseudocode of Algorithm 3, in its
+    plainest terms.
 
-    Merged are the two newest if the newest old slot weighs less than the one before it (or is the only one), else the
-    first two neighbours of equal weight. `MergeReduce` takes, of several such pairs, the one of smallest weight, as the
-    authors' code does; with three slots that is the same.
+    Merged are the two newest if the newest old slot weighs less than the one before it (or is the
+    only one), else the first two neighbours of equal weight. `MergeReduce` takes, of several such
+    pairs, the one of smallest weight, as the authors' code does; with three slots that is the same.
 
     Returns
     -------
     list of lists of int
     """
-    weights, history = [], []
+    weights = []
+    history = []
     for _ in range(n_steps):
         weights.append(1)
         if len(weights) > slots:
@@ -120,7 +132,8 @@ def algorithm_3(slots, n_steps):
 
 
 def draw(ax, built, held, step):
-    """The tree of all coresets built up to `step`: batches below, what the buffer holds then in grey.
+    """The tree of all coresets built up to `step`: batches below, what the buffer holds then in
+    grey.
 
     Parameters
     ----------
@@ -133,10 +146,13 @@ def draw(ax, built, held, step):
     for b in sorted(shown, key=lambda b: b.weight):
         height = 1.0 + max((place[p][1] for p in b.parents), default=0.0)
         place[b.first, b.last] = ((b.first + b.last) / 2, height)
-    top, boxes = max(y for _, y in place.values()), {}
+    top = max(y for _, y in place.values())
+    boxes = {}
 
     def join(lower, upper, style):
-        ends = dict(patchA=lower.get_bbox_patch(), patchB=upper.get_bbox_patch(), shrinkA=0, shrinkB=0)
+        ends = dict(
+            patchA=lower.get_bbox_patch(), patchB=upper.get_bbox_patch(), shrinkA=0, shrinkB=0
+        )
         look = dict(arrowstyle=style, lw=0.8, color="#777777", zorder=1)
         ax.annotate("", upper.xyann, lower.xyann, arrowprops=ends | look)
 
@@ -146,12 +162,18 @@ def draw(ax, built, held, step):
         weight = r"$\beta$" if b.weight == 1 else rf"${b.weight}\beta$"
         box = dict(boxstyle="round,pad=0.35", facecolor=face, edgecolor="#222222", lw=0.7)
         text = f"$C_{{{b.name[1:]}}}$, {weight}"
-        node = boxes[b.first, b.last] = ax.annotate(text, (x, y), ha="center", va="center", bbox=box, zorder=2)
-        beside = dict(xycoords=node, xytext=(-8, 0), textcoords="offset points", ha="right", va="center")
+        node = boxes[b.first, b.last] = ax.annotate(
+            text, (x, y), ha="center", va="center", bbox=box, zorder=2
+        )
+        beside = dict(
+            xycoords=node, xytext=(-8, 0), textcoords="offset points", ha="right", va="center"
+        )
         ax.annotate(str(b.step), (0, 0.5), fontsize=7, color=REPRODUCED, **beside)
         if not b.parents:
             blank = dict(boxstyle="round,pad=0.1", facecolor="white", edgecolor="none")
-            batch = ax.annotate(f"$D_{b.first}$", (x, 0), ha="center", va="center", bbox=blank, zorder=2)
+            batch = ax.annotate(
+                f"$D_{b.first}$", (x, 0), ha="center", va="center", bbox=blank, zorder=2
+            )
             join(batch, node, "->")
         for parent in b.parents:
             join(boxes[parent], node, "-")
@@ -170,7 +192,10 @@ def evidence(run):
     given = run.parameters
     run.facts.update(steps=given["n_steps"], slots=given["slots"])
     printed = algorithm_3(given["slots"], given["n_steps"])
-    found, right, free_slots, free_points = [], [], [], []
+    found = []
+    right = []
+    free_slots = []
+    free_points = []
     for _, built in run.rows.groupby("seed"):
         small = set(built[built.weight <= 2].coreset)
         found.append(len(small & SHOWN) - len(small - SHOWN))
@@ -178,7 +203,9 @@ def evidence(run):
         agree = [list(now.weight) == weights for now, weights in zip(held, printed)]
         right.append(100 * sum(agree) / len(agree))
         free_slots.append(given["slots"] - max(map(len, held)))
-        free_points.append(given["slots"] * given["slot_size"] - max(now.points.sum() for now in held))
+        free_points.append(
+            given["slots"] * given["slot_size"] - max(now.points.sum() for now in held)
+        )
     settings = {
         "coresets built, less the figure's": np.array(found) - len(SHOWN),
         "percent of the steps by Algorithm 3, less 100": np.array(right) - 100,
@@ -189,10 +216,12 @@ def evidence(run):
 
 
 def _held(built, step):
-    """Rows of the slots after a step: of the coresets built so far, those that no larger one stands for."""
+    """Rows of the slots after a step: of the coresets built so far, those that no larger one stands
+    for."""
     now = built[built.step <= step].assign(batches=lambda b: b.coreset.str[1:])
     inside = [
-        any(own in other and own != other for other in now.batches)  # "12" in "1234"
+        # "12" in "1234"
+        any(own in other and own != other for other in now.batches)
         for own in now.batches
     ]
     return now[[not one for one in inside]].sort_values("batches")

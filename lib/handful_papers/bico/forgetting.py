@@ -10,11 +10,13 @@ def forgetting_events(correct):
 
     Parameters
     ----------
-    correct : bool array, shape (epochs, n), whether each row was classified correctly when its turn came
+    correct : bool array, shape (epochs, n), whether each row was classified correctly when its turn
+        came
 
     Returns
     -------
-    float array, shape (n,); infinite for rows that were never classified correctly (Toneva et al. 2019, Algorithm 1)
+    float array, shape (n,); infinite for rows that were never classified correctly (Toneva et al.
+    2019, Algorithm 1)
     """
     correct = np.asarray(correct, dtype=bool)
     events = np.count_nonzero(correct[:-1] & ~correct[1:], axis=0).astype(np.float64)
@@ -25,9 +27,10 @@ def forgetting_events(correct):
 class ForgettingEvents(Selector):
     """The rows that a classifier forgets most often while it is trained (Toneva et al., ICLR 2019).
 
-    Two stages: multinomial logistic regression is trained by stochastic gradient descent, and each time a row's
-    minibatch comes up it is noted as right or wrong; then the rows of most `forgetting_events` are taken. For a
-    network, note right and wrong during its own training and count with `forgetting_events`.
+    Two stages: multinomial logistic regression is trained by stochastic gradient descent, and each
+    time a row's minibatch comes up it is noted as right or wrong; then the rows of most
+    `forgetting_events` are taken. For a network, note right and wrong during its own training and
+    count with `forgetting_events`.
 
     Parameters
     ----------
@@ -35,19 +38,23 @@ class ForgettingEvents(Selector):
     n_epochs : passes over the data
     batch_size : rows of a minibatch
     learning_rate : step size, in units of the mean squared norm of a row
-    random_state : int, Generator or None; decides the order of training, and among rows with equally many events
+    random_state : int, Generator or None; decides the order of training, and among rows with
+        equally many events
 
     Attributes
     ----------
     indices_ : shape (m,), rows that were never learned first, then the most forgotten ones
-    weights_ : shape (m,), equal, adding up to the total sample_weight; beyond that, only zero weights matter
+    weights_ : shape (m,), equal, adding up to the total sample_weight; beyond that, only zero
+        weights matter
     events_ : shape (n,), the `forgetting_events` of every row
     """
 
     _needs_y = True
     _takes_sparse = True
 
-    def __init__(self, size=100, *, n_epochs=20, batch_size=32, learning_rate=1.0, random_state=None):
+    def __init__(
+        self, size=100, *, n_epochs=20, batch_size=32, learning_rate=1.0, random_state=None
+    ):
         self.size = size
         self.n_epochs = n_epochs
         self.batch_size = batch_size
@@ -67,9 +74,13 @@ class ForgettingEvents(Selector):
         # Whether each row was classified correctly when its turn came, shape (epochs, n).
         n, d = X.shape
         X = X.astype(np.float64)
-        sq_norm = float(X.multiply(X).sum() if hasattr(X, "multiply") else np.einsum("ij,ij->", X, X)) / n
-        step = self.learning_rate / (1.0 + sq_norm)  # 1 for the intercept
-        W, b = np.zeros((d, code.max() + 1)), np.zeros(code.max() + 1)
+        sq_norm = (
+            float(X.multiply(X).sum() if hasattr(X, "multiply") else np.einsum("ij,ij->", X, X)) / n
+        )
+        # 1 for the intercept
+        step = self.learning_rate / (1.0 + sq_norm)
+        W = np.zeros((d, code.max() + 1))
+        b = np.zeros(code.max() + 1)
         correct = np.empty((self.n_epochs, n), dtype=bool)
         for right in correct:
             order = rng.permutation(n)

@@ -11,7 +11,8 @@ from handful_papers.bico.training import train_epochs
 
 
 class VAE(nn.Module):
-    """A variational autoencoder of rows in [0, 1] (Kingma and Welling 2014): one hidden layer on either side.
+    """A variational autoencoder of rows in [0, 1] (Kingma and Welling 2014): one hidden layer on
+    either side.
 
     Parameters
     ----------
@@ -48,7 +49,8 @@ def train_vae(X, *, latent=20, hidden=400, n_epochs=20, batch_size=128, learning
     X : array, shape (n, d), values in [0, 1]
     latent, hidden : int, as in `VAE`
     n_epochs, batch_size, learning_rate : passes over the rows, rows in a minibatch, and of Adam
-    rng : torch.Generator on the CPU; draws the first weights, the order of the rows and the noise of the codes
+    rng : torch.Generator on the CPU; draws the first weights, the order of the rows and the noise
+        of the codes
 
     Returns
     -------
@@ -56,7 +58,8 @@ def train_vae(X, *, latent=20, hidden=400, n_epochs=20, batch_size=128, learning
     """
     X = torch.as_tensor(np.asarray(X, dtype=np.float32))
     with torch.random.fork_rng(devices=[]):
-        torch.set_rng_state(rng.get_state())  # layers draw their weights from the global generator only
+        # layers draw their weights from the global generator only
+        torch.set_rng_state(rng.get_state())
         model = VAE(X.shape[1], latent=latent, hidden=hidden)
     options = dict(n_epochs=n_epochs, batch_size=batch_size, learning_rate=learning_rate, rng=rng)
     train_epochs(lambda rows: model.loss(X[rows], rng), model.parameters(), len(X), **options)
@@ -64,15 +67,18 @@ def train_vae(X, *, latent=20, hidden=400, n_epochs=20, batch_size=128, learning
 
 
 class Generative(Recovery):
-    """Recovery among the signals of a generator (Section 4.5): ``R(y)`` is 0 if ``y = G(z)`` for a z, else infinite.
+    """Recovery among the signals of a generator (Section 4.5): ``R(y)`` is 0 if ``y = G(z)`` for a
+    z, else infinite.
 
-    Minimises ``|A (x - G(z))|^2 + l2 |z|^2`` over z by damped Gauss-Newton steps (Levenberg and Marquardt), with a
-    damping for each signal, from z = 0 or the codes of an earlier call. The scores take the Gauss-Newton Hessian of
-    each signal. Choose measurements for it with ``rule="linear"`` (see `MeasurementSelector`).
+    Minimises ``|A (x - G(z))|^2 + l2 |z|^2`` over z by damped Gauss-Newton steps (Levenberg and
+    Marquardt), with a damping for each signal, from z = 0 or the codes of an earlier call. The
+    scores take the Gauss-Newton Hessian of each signal. Choose measurements for it with
+    ``rule="linear"`` (see `MeasurementSelector`).
 
     Parameters
     ----------
-    generator : torch.nn.Module that maps codes, shape (n, latent), smoothly to signals, shape (n, d); such as a `VAE`
+    generator : torch.nn.Module that maps codes, shape (n, latent), smoothly to signals, shape (n,
+        d); such as a `VAE`
     l2 : float, strength of the penalty on the codes; the paper: 0.01
     max_iter : int, most Gauss-Newton steps
     tol : float; a signal is done when a step lowers its objective by no more than this share
@@ -87,20 +93,30 @@ class Generative(Recovery):
     @torch.no_grad()
     def recover(self, A, measured, state=None):
         """Estimates, shape (n, d), and codes, a tensor of shape (n, p); see `Recovery`."""
-        A, measured = (torch.as_tensor(np.ascontiguousarray(a), dtype=self._dtype()) for a in (A, measured))
-        start = torch.zeros((len(measured), self.generator.latent), dtype=A.dtype) if state is None else state
+        A, measured = (
+            torch.as_tensor(np.ascontiguousarray(a), dtype=self._dtype()) for a in (A, measured)
+        )
+        start = (
+            torch.zeros((len(measured), self.generator.latent), dtype=A.dtype)
+            if state is None
+            else state
+        )
         codes = self._descend(A, measured, start)
         return self.generator(codes).numpy(), codes
 
     @torch.no_grad()
     def scores(self, A, atoms, errors, state, *, quadratic):
         """Scores, shape (m,); see `Recovery`."""
-        A, atoms, errors = (torch.as_tensor(np.ascontiguousarray(a), dtype=self._dtype()) for a in (A, atoms, errors))
+        A, atoms, errors = (
+            torch.as_tensor(np.ascontiguousarray(a), dtype=self._dtype())
+            for a in (A, atoms, errors)
+        )
         _, jacobian = self._linearised(state)
         total = torch.zeros(len(atoms), dtype=torch.float64)
         roots, _ = self._factor(A, jacobian)
         for J, root, e in zip(jacobian, roots, errors):
-            half = torch.linalg.solve_triangular(root, J.T, upper=False)  # B^-1 is half^T half: (p, d)
+            # B^-1 is half^T half: (p, d)
+            half = torch.linalg.solve_triangular(root, J.T, upper=False)
             pull = atoms @ e
             slope = 2 * pull * (atoms @ (half.T @ (half @ e)))
             if quadratic:
@@ -133,7 +149,8 @@ class Generative(Recovery):
         root, failed = torch.linalg.cholesky_ex(inner)
         if failed.any():
             raise ConvergenceError(
-                f"the codes are not determined at l2={self.l2:g}, in {inner.dtype}: raise l2, or scale X."
+                f"the codes are not determined at l2={self.l2:g}, in {inner.dtype}: raise l2, or "
+                "scale X."
             )
         return root, seen
 
@@ -144,16 +161,19 @@ class Generative(Recovery):
         codes = codes.clone()
         objective = self._objective(A, measured, codes, self.generator(codes))
         damping = torch.full((len(codes),), float(self.l2), dtype=codes.dtype)
-        going = torch.arange(len(codes))  # the signals that are not done
+        # the signals that are not done
+        going = torch.arange(len(codes))
         for _ in range(self.max_iter):
             if not len(going):
                 break
-            z, b = codes[going], measured[going]
+            z = codes[going]
+            b = measured[going]
             signals, jacobian = self._linearised(z)
             root, seen = self._factor(A, jacobian, damping[going])
             slope = (seen.mT @ (b - signals @ A.T)[:, :, None])[:, :, 0] - self.l2 * z
             tried = z + torch.cholesky_solve(slope[:, :, None], root)[:, :, 0]
-            before, found = objective[going], self._objective(A, b, tried, self.generator(tried))
+            before = objective[going]
+            found = self._objective(A, b, tried, self.generator(tried))
             better = found < before
             codes[going] = torch.where(better[:, None], tried, z)
             objective[going] = torch.where(better, found, before)

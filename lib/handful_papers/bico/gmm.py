@@ -9,24 +9,31 @@ from handful.bilevel import BilevelCoreset, Forward, GaussianMixture
 from handful.sensitivity.gmm import MixtureSensitivity
 from scipy.optimize import linear_sum_assignment
 
-K = 5  # components, of the data and of the model
-N_START = 10  # random points from which the paper's selection starts
+# components, of the data and of the model
+K = 5
+# random points from which the paper's selection starts
+N_START = 10
 METHODS_SHOWN = ("uniform", "sensitivity", "bico", "bico quadratic")
 _RULE = {"bico": "linear", "bico quadratic": "quadratic"}
-LAWS = {  # ranges of the standard deviations along the two axes of a component, concentration of the Dirichlet weights
+# ranges of the standard deviations along the two axes of a component, concentration of the
+# Dirichlet weights
+LAWS = {
     "separated": ((0.35, 0.84), (0.14, 0.42), 5.0),
     "elongated": ((0.5, 1.2), (0.2, 0.6), 5.0),
     "round": ((0.3, 0.7), (0.3, 0.7), 5.0),
-    "rare": ((0.5, 1.2), (0.2, 0.6), 1.0),  # as elongated, and the rarest component has about 4 % of the points
+    # as elongated, and the rarest component has about 4 % of the points
+    "rare": ((0.5, 1.2), (0.2, 0.6), 1.0),
     "overlapping": ((0.8, 1.92), (0.32, 0.96), 5.0),
 }
 
 
 def make_data(n, law="elongated", *, rng):
-    """Points of a random mixture of five Gaussians in the plane, standardised; the paper does not print its own.
+    """Points of a random mixture of five Gaussians in the plane, standardised; the paper does not
+    print its own.
 
-    Centres are uniform in a square of side 8, at least 2.5 apart; standard deviations along the axes of a component are
-    uniform in the two ranges of its law in `LAWS`, its direction is random, weights are Dirichlet(a, ..., a).
+    Centres are uniform in a square of side 8, at least 2.5 apart; standard deviations along the
+    axes of a component are uniform in the two ranges of its law in `LAWS`, its direction is random,
+    weights are Dirichlet(a, ..., a).
 
     Returns
     -------
@@ -66,7 +73,9 @@ def select(method, mixture, X, size, *, seed):
         return UniformCoreset(size, random_state=seed).fit(X)
     if method == "sensitivity":
         return MixtureSensitivity(size, n_components=mixture.n_components, random_state=seed).fit(X)
-    options = dict(rule=_RULE[method], weighting="binary", strategy=Forward(n_start=N_START), random_state=seed)
+    options = dict(
+        rule=_RULE[method], weighting="binary", strategy=Forward(n_start=N_START), random_state=seed
+    )
     return BilevelCoreset(mixture, size=size, **options).fit(X)
 
 
@@ -79,31 +88,43 @@ def error_rows(seed, *, law, n, sizes, n_draws, **mixture):
     law : a key of `LAWS`
     n : points
     sizes : list of int, the sizes m
-    n_draws : subsets drawn for each size by the methods that draw at random, whose errors are averaged
+    n_draws : subsets drawn for each size by the methods that draw at random, whose errors are
+        averaged
     mixture : options of `GaussianMixture`, which selects and fits
 
     Returns
     -------
-    DataFrame, one row per (method, size): nll (nats, of all rows) and error, ``nll / nll of the full data's fit - 1``
+    DataFrame, one row per (method, size): nll (nats, of all rows) and error, ``nll / nll of the
+    full data's fit - 1``
     """
-    mixture, X = GaussianMixture(K, **mixture), make_data(n, law, rng=np.random.default_rng(seed))
+    mixture = GaussianMixture(K, **mixture)
+    X = make_data(n, law, rng=np.random.default_rng(seed))
     full = nll(mixture, fit(mixture, X), X)
     rows = [dict(method="full", size=len(X), nll=full, error=0.0)]
     work = [(m, None) for m in METHODS_SHOWN if m in _RULE]
     work += [(m, size) for m in METHODS_SHOWN if m not in _RULE for size in sizes]
     for method, size in work:
-        if size is None:  # prefixes of the largest selection are the smaller ones
+        # prefixes of the largest selection are the smaller ones
+        if size is None:
             chosen = select(method, mixture, X, max(sizes), seed=seed).indices_
             losses = {m: nll(mixture, fit(mixture, X[chosen[:m]]), X) for m in sizes}
         else:
             draws = [select(method, mixture, X, size, seed=1000 * seed + i) for i in range(n_draws)]
-            losses = {size: np.mean([nll(mixture, fit(mixture, X[d.indices_], d.weights_), X) for d in draws])}
-        rows += [dict(method=method, size=m, nll=value, error=value / full - 1) for m, value in losses.items()]
+            losses = {
+                size: np.mean(
+                    [nll(mixture, fit(mixture, X[d.indices_], d.weights_), X) for d in draws]
+                )
+            }
+        rows += [
+            dict(method=method, size=m, nll=value, error=value / full - 1)
+            for m, value in losses.items()
+        ]
     return pd.DataFrame(rows)
 
 
 def times_better(rows, method, than):
-    """How many times smaller a method's error is, seed by seed; an error below a thousandth counts as a thousandth.
+    """How many times smaller a method's error is, seed by seed; an error below a thousandth counts
+    as a thousandth.
 
     Parameters
     ----------
@@ -137,8 +158,9 @@ def component_errors(mixture, theta, reference, n_features=2):
 
     Returns
     -------
-    dict : mean_error, root mean squared distance of the means (units of X); covariance_error, mean relative Frobenius
-        distance of the covariances; weight_error, mean absolute difference of the mixture weights
+    dict : mean_error, root mean squared distance of the means (units of X); covariance_error, mean
+        relative Frobenius distance of the covariances; weight_error, mean absolute difference of
+        the mixture weights
     """
     pi, means, covariances = mixture.unpack(theta, n_features)
     pi_0, means_0, covariances_0 = mixture.unpack(reference, n_features)
@@ -153,11 +175,13 @@ def component_errors(mixture, theta, reference, n_features=2):
 
 
 def component_rows(seed, *, law, n, sizes, methods, **mixture):
-    """Errors of the components themselves on one data set, a task of the sweep: one row per (method, size).
+    """Errors of the components themselves on one data set, a task of the sweep: one row per
+    (method, size).
 
     Parameters as in `error_rows`, columns as in `component_errors`, and the error of `error_rows`.
     """
-    mixture, X = GaussianMixture(K, **mixture), make_data(n, law, rng=np.random.default_rng(seed))
+    mixture = GaussianMixture(K, **mixture)
+    X = make_data(n, law, rng=np.random.default_rng(seed))
     reference = fit(mixture, X)
     full = nll(mixture, reference, X)
     rows = []
@@ -166,7 +190,14 @@ def component_rows(seed, *, law, n, sizes, methods, **mixture):
         for size in sizes:
             theta = fit(mixture, X[chosen[:size]])
             error = nll(mixture, theta, X) / full - 1
-            rows.append(dict(method=method, size=size, error=error, **component_errors(mixture, theta, reference)))
+            rows.append(
+                dict(
+                    method=method,
+                    size=size,
+                    error=error,
+                    **component_errors(mixture, theta, reference),
+                )
+            )
     return pd.DataFrame(rows)
 
 
@@ -181,7 +212,8 @@ def one_gaussian(X, subsets, prior=1e-3):
 
     Returns
     -------
-    loss : shape (k,), mean negative log-likelihood of all rows in nats; covariances : shape (k, d, d)
+    loss : shape (k,), mean negative log-likelihood of all rows in nats; covariances : shape (k, d,
+        d)
     """
     rows = X[np.asarray(subsets)]
     means = rows.mean(axis=1)
@@ -194,14 +226,16 @@ def one_gaussian(X, subsets, prior=1e-3):
 
 
 def exact_rows(seed, *, n=12, size=4, n_start=2):
-    """What the rules choose beside what is best, for one Gaussian and so few rows that every subset can be tried.
+    """What the rules choose beside what is best, for one Gaussian and so few rows that every subset
+    can be tried.
 
     Returns
     -------
-    list of dict with seed, method, excess_loss (nats above the fit to all rows), covariance_error (as in
-    `component_errors`) and volume (the ellipse's area over that of all rows). Methods are "best" of all subsets,
-    "exact greedy" (from the same random start, every row is tried and the best kept), "bico" and "bico quadratic" (the
-    rule of the first and of the second order), and "random": the median over all subsets
+    list of dict with seed, method, excess_loss (nats above the fit to all rows), covariance_error
+    (as in `component_errors`) and volume (the ellipse's area over that of all rows). Methods are
+    "best" of all subsets, "exact greedy" (from the same random start, every row is tried and the
+    best kept), "bico" and "bico quadratic" (the rule of the first and of the second order), and
+    "random": the median over all subsets
     """
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 2)) @ [[1.0, 0.3], [0.0, 0.4]]
@@ -209,19 +243,30 @@ def exact_rows(seed, *, n=12, size=4, n_start=2):
     every = np.array(list(combinations(range(n), size)))
     chosen = {"best": every[[one_gaussian(X, every)[0].argmin()]], "random": every}
     for method in _RULE:
-        options = dict(rule=_RULE[method], weighting="binary", strategy=Forward(n_start=n_start), random_state=seed)
-        chosen[method] = BilevelCoreset(GaussianMixture(1, n_init=1), size=size, **options).fit(X).indices_[None]
+        options = dict(
+            rule=_RULE[method],
+            weighting="binary",
+            strategy=Forward(n_start=n_start),
+            random_state=seed,
+        )
+        chosen[method] = (
+            BilevelCoreset(GaussianMixture(1, n_init=1), size=size, **options).fit(X).indices_[None]
+        )
     greedy = chosen["bico"][:, :n_start]
     while greedy.shape[1] < size:
         others = np.setdiff1d(np.arange(n), greedy)[:, None]
         tried = np.hstack([np.repeat(greedy, len(others), axis=0), others])
         greedy = tried[[one_gaussian(X, tried)[0].argmin()]]
-    chosen["exact greedy"], rows = greedy, []
+    chosen["exact greedy"] = greedy
+    rows = []
     (full,), (reference,) = one_gaussian(X, [range(n)])
     for method, subsets in chosen.items():
         loss, covariances = one_gaussian(X, subsets)
         off = np.linalg.norm(covariances - reference, axis=(1, 2)) / np.linalg.norm(reference)
         volume = np.sqrt(np.linalg.det(covariances) / np.linalg.det(reference))
         errors = dict(excess_loss=loss - full, covariance_error=off, volume=volume)
-        rows.append(dict(seed=seed, method=method) | {name: float(np.median(v)) for name, v in errors.items()})
+        rows.append(
+            dict(seed=seed, method=method)
+            | {name: float(np.median(v)) for name, v in errors.items()}
+        )
     return rows

@@ -1,4 +1,5 @@
-"""The three networks of Figure 8 and Tables 1 and 2 at any width, for rows that hold flattened images."""
+"""The three networks of Figure 8 and Tables 1 and 2 at any width, for rows that hold flattened
+images."""
 
 import torch
 from torch import nn
@@ -7,8 +8,8 @@ from handful_papers.bico.classifiers import WideResNet
 
 # VGG16 (Simonyan and Zisserman 2015): channels of the 3 x 3 convolutions, blocks end in max-pooling
 VGG16 = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
-# MobileNetV2 (Sandler et al. 2018): expansion, channels, blocks, stride; the first strides are 1, as is usual for
-# images of 32 x 32
+# MobileNetV2 (Sandler et al. 2018): expansion, channels, blocks, stride; the first strides are 1,
+# as is usual for images of 32 x 32
 MOBILENET_V2 = (
     (1, 16, 1, 1),
     (6, 24, 2, 1),
@@ -21,26 +22,39 @@ MOBILENET_V2 = (
 
 
 def vgg16(n_classes, in_channels, height, width=1.0):
-    """VGG16 with batch normalisation and one linear layer; blocks that come at a single pixel do not pool."""
-    layers, before = [], in_channels
+    """VGG16 with batch normalisation and one linear layer; blocks that come at a single pixel do
+    not pool."""
+    layers = []
+    before = in_channels
     for block in VGG16:
         for channels in block:
             after = _channels(channels, width)
-            layers += [nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
+            layers += [
+                nn.Conv2d(before, after, 3, padding=1, bias=False),
+                nn.BatchNorm2d(after),
+                nn.ReLU(),
+            ]
             before = after
         if height > 1:
             layers.append(nn.MaxPool2d(2))
             height //= 2
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, n_classes))
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, n_classes)
+    )
 
 
 class _Inverted(nn.Module):
-    # Widen by a 1 x 1 convolution, filter each channel by itself, narrow again; a shortcut where shapes agree.
+    # Widen by a 1 x 1 convolution, filter each channel by itself, narrow again; a shortcut where
+    # shapes agree.
 
     def __init__(self, before, after, expansion, stride):
         super().__init__()
         wide = before * expansion
-        layers = [] if expansion == 1 else [nn.Conv2d(before, wide, 1, bias=False), nn.BatchNorm2d(wide), nn.ReLU6()]
+        layers = (
+            []
+            if expansion == 1
+            else [nn.Conv2d(before, wide, 1, bias=False), nn.BatchNorm2d(wide), nn.ReLU6()]
+        )
         layers += [
             nn.Conv2d(wide, wide, 3, stride=stride, padding=1, groups=wide, bias=False),
             nn.BatchNorm2d(wide),
@@ -58,7 +72,11 @@ class _Inverted(nn.Module):
 def mobilenet_v2(n_classes, in_channels, width=1.0):
     """MobileNetV2 for small images."""
     before = _channels(32, width)
-    layers = [nn.Conv2d(in_channels, before, 3, padding=1, bias=False), nn.BatchNorm2d(before), nn.ReLU6()]
+    layers = [
+        nn.Conv2d(in_channels, before, 3, padding=1, bias=False),
+        nn.BatchNorm2d(before),
+        nn.ReLU6(),
+    ]
     for expansion, channels, blocks, stride in MOBILENET_V2:
         for block in range(blocks):
             after = _channels(channels, width)
@@ -78,7 +96,8 @@ def image_network(name, n_classes, shape):
 
     Parameters
     ----------
-    name : "wrn-16-4" (depth, width), "vgg16" or "mobilenetv2", both also with a factor of their channels: "vgg16-0.25"
+    name : "wrn-16-4" (depth, width), "vgg16" or "mobilenetv2", both also with a factor of their
+        channels: "vgg16-0.25"
     n_classes : int
     shape : (channels, height, width) of the image that a row holds
 
@@ -96,7 +115,10 @@ def image_network(name, n_classes, shape):
     elif kind == "mobilenetv2" and len(numbers) < 2:
         body = mobilenet_v2(n_classes, shape[0], *numbers)
     else:
-        raise ValueError(f"network must be 'wrn-16-4', 'vgg16-0.25' or 'mobilenetv2-0.25', or alike, got {name!r}.")
+        raise ValueError(
+            "network must be 'wrn-16-4', 'vgg16-0.25' or 'mobilenetv2-0.25', or alike, got "
+            f"{name!r}."
+        )
     return nn.Sequential(nn.Unflatten(1, tuple(shape)), body)
 
 
@@ -108,7 +130,8 @@ def network_title(name):
 
 
 def shift_and_flip(shape, *, pad, flip):
-    """A function ``(X, generator) -> X`` that moves each image by up to `pad` pixels and mirrors every second one.
+    """A function ``(X, generator) -> X`` that moves each image by up to `pad` pixels and mirrors
+    every second one.
 
     Parameters
     ----------
@@ -124,7 +147,9 @@ def shift_and_flip(shape, *, pad, flip):
         down, right = torch.randint(2 * pad + 1, (2, n), generator=generator)
         across = torch.arange(width).expand(n, width)
         if flip:
-            across = torch.where(torch.rand(n, 1, generator=generator) < 0.5, across.flip(1), across)
+            across = torch.where(
+                torch.rand(n, 1, generator=generator) < 0.5, across.flip(1), across
+            )
         rows = (down[:, None] + torch.arange(height)).to(X.device)
         columns = (right[:, None] + across).to(X.device)
         every = torch.arange(n, device=X.device)[:, None, None]

@@ -8,7 +8,8 @@ from handful_papers.tasks import part
 
 
 class KeptForward(Forward):
-    """`Forward`, each few rounds a `part` of the task that runs: a selection that was killed goes on from there.
+    """`Forward`, each few rounds a `part` of the task that runs: a selection that was killed goes
+    on from there.
 
     Parameters
     ----------
@@ -25,9 +26,11 @@ class KeptForward(Forward):
     def run(self, model, size, **options):
         """As `Forward.run`, for equal weights."""
         while len(model) < size:
-            held, until = len(model), min(size, len(model) + self.rounds * self.batch_size)
+            held = len(model)
+            until = min(size, len(model) + self.rounds * self.batch_size)
             rows = part(f"{self.name} to {until}", partial(self._rows, model, until, options))
-            if len(model) == held:  # found from before
+            # found from before
+            if len(model) == held:
                 model.add(rows)
                 options["bar"].update(len(rows))
 

@@ -1,4 +1,5 @@
-"""Labelling a pool from nothing: what is asked for first and after each answer, and a simulated person who answers."""
+"""Labelling a pool from nothing: what is asked for first and after each answer, and a simulated
+person who answers."""
 
 import numpy as np
 from handful.active import BilevelQuery, KMeansQuery, UniformQuery
@@ -10,7 +11,8 @@ from handful_papers.claims import paired_differences
 
 
 class Asker:
-    """Asks for recordings of a pool: for typical ones, and from two words on by the bilevel acquisition.
+    """Asks for recordings of a pool: for typical ones, and from two words on by the bilevel
+    acquisition.
 
     Parameters
     ----------
@@ -21,11 +23,15 @@ class Asker:
     """
 
     def __init__(self, data, Z, *, options, seed=0):
-        self.data, self.Z, self.options, self.seed = data, Z, options, seed
+        self.data = data
+        self.Z = Z
+        self.options = options
+        self.seed = seed
         self._last = (None, None)
 
     def train(self, labelled, labels):
-        """MixMatch on labelled recordings (`labels` are words) and all others; the last model is kept."""
+        """MixMatch on labelled recordings (`labels` are words) and all others; the last model is
+        kept."""
         key = (*labelled, *labels)
         if self._last[0] != key:
             columns = [self.data.words.index(word) for word in labels]
@@ -61,20 +67,27 @@ def simulated_rows(method, *, pool, kernel, options, batch, n_rounds, seed):
 
     Returns
     -------
-    list of dict, one for each round : method, seed, labels (their number), words_heard (different words among them) and
-    accuracy (percent, of the same training on the labels so far)
+    list of dict, one for each round : method, seed, labels (their number), words_heard (different
+    words among them) and accuracy (percent, of the same training on the labels so far)
     """
     data = recordings(**pool)
     ask = Asker(data, features(pool, kernel).Z, options=options, seed=seed)
     draw = UniformQuery(random_state=np.random.default_rng(seed))
 
     def propose(labelled, labels, rest, n):
-        return ask(labelled, labels, rest, n) if method == "bico" else rest[draw.query(n, n_pool=len(rest))]
+        return (
+            ask(labelled, labels, rest, n)
+            if method == "bico"
+            else rest[draw.query(n, n_pool=len(rest))]
+        )
 
-    loop, rows = ActiveLoop(propose, n_pool=len(data.X), classes=data.words, batch_size=batch), []
+    loop = ActiveLoop(propose, n_pool=len(data.X), classes=data.words, batch_size=batch)
+    rows = []
     for _ in range(n_rounds):
         loop.run(lambda index: data.words[data.y[index]], n_rounds=1)
-        row = dict(method=method, seed=seed, labels=len(loop.labelled), words_heard=len(set(loop.labels)))
+        row = dict(
+            method=method, seed=seed, labels=len(loop.labelled), words_heard=len(set(loop.labels))
+        )
         rows.append(row | dict(accuracy=accuracy(ask.train(loop.labelled, loop.labels), data)))
     return rows
 
@@ -85,4 +98,8 @@ def simulated_rows(method, *, pool, kernel, options, batch, n_rounds, seed):
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     run.facts.update(data=run.parameters["dataset"])
-    return {"bico-own-labelling": paired_differences(run.rows, a="bico", b="uniform", value="accuracy", by="labels")}
+    return {
+        "bico-own-labelling": paired_differences(
+            run.rows, a="bico", b="uniform", value="accuracy", by="labels"
+        )
+    }

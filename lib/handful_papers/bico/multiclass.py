@@ -1,4 +1,5 @@
-"""Figures 3 and 7 of the bilevel paper: multinomial logistic regression on kernel features (Sections 5.1 and 5.2.2)."""
+"""Figures 3 and 7 of the bilevel paper: multinomial logistic regression on kernel features
+(Sections 5.1 and 5.2.2)."""
 
 from dataclasses import dataclass
 from functools import cache, partial
@@ -16,13 +17,24 @@ from handful_papers.bico.forgetting import ForgettingEvents
 from handful_papers.bico.kept_forward import KeptForward
 from handful_papers.tasks import part
 
-PENALTIES = (1e-6, 1e-5, 1e-4, 1e-3)  # from which the one that validates best on all data is taken
-VARIANTS = ("uniform", "bico", "bico elimination", "bico exchange", "bico regularised")  # Figure 3, beside batches
-COMPARED = ("uniform", "kmeans++", "forgetting", "bico", "bico forward weighted", "bico regularised")  # Figure 7
+# from which the one that validates best on all data is taken
+PENALTIES = (1e-6, 1e-5, 1e-4, 1e-3)
+# Figure 3, beside batches
+VARIANTS = ("uniform", "bico", "bico elimination", "bico exchange", "bico regularised")
+# Figure 7
+COMPARED = (
+    "uniform",
+    "kmeans++",
+    "forgetting",
+    "bico",
+    "bico forward weighted",
+    "bico regularised",
+)
 
 BASELINES = {"uniform": UniformCoreset, "kmeans++": KMeansPlusPlus, "forgetting": ForgettingEvents}
 
-ROUNDS = 100  # of forward selection in a part of its task: minutes, for tens of thousands of rows
+# of forward selection in a part of its task: minutes, for tens of thousands of rows
+ROUNDS = 100
 
 _PREPARED = ("n_rows", "n_test", "n_train", "n_validation", "n_landmarks", "side", "gamma")
 
@@ -50,9 +62,10 @@ def method_rows(dataset, method, seed, *, about, shares=(), batch_size=1, path=N
     Parameters
     ----------
     dataset, about, seed : as in `prepare`; `about` also has `outer` (see `Variants`)
-    method : "full" (all training rows), "uniform", "kmeans++", "forgetting", "bico" (forward selection one by one),
-        "bico batches" (`batch_size` at a time), "bico forward weighted" (one by one, then the weights of the chosen are
-        optimised: an extension), "bico elimination", "bico exchange" or "bico regularised" (Algorithm 2)
+    method : "full" (all training rows), "uniform", "kmeans++", "forgetting", "bico" (forward
+        selection one by one), "bico batches" (`batch_size` at a time), "bico forward weighted" (one
+        by one, then the weights of the chosen are optimised: an extension), "bico elimination",
+        "bico exchange" or "bico regularised" (Algorithm 2)
     shares : sizes, in % of the training rows
     path : dict, options of `Regularised`, for Algorithm 2
     """
@@ -77,8 +90,8 @@ def prepare(dataset, about, seed):
     Parameters
     ----------
     dataset : "digits", "mnist" or "cifar10"
-    about : dict with the numbers that `image_features` and `split` take; for `side` and `gamma`, 0 is None; and, if it
-        is not the CPU, the `device` that computes the kernel
+    about : dict with the numbers that `image_features` and `split` take; for `side` and `gamma`, 0
+        is None; and, if it is not the CPU, the `device` that computes the kernel
     seed : int, of the split
 
     Returns
@@ -88,8 +101,11 @@ def prepare(dataset, about, seed):
     return _prepare(dataset, seed, *(about[key] for key in _PREPARED), about.get("device"))
 
 
-@cache  # the tasks of all methods share it
-def _prepare(dataset, seed, n_rows, n_test, n_train, n_validation, n_landmarks, side, gamma, device):
+# the tasks of all methods share it
+@cache
+def _prepare(
+    dataset, seed, n_rows, n_test, n_train, n_validation, n_landmarks, side, gamma, device
+):
     options = dict(n_landmarks=n_landmarks, side=side or None, gamma=gamma or None, device=device)
     data = image_features(dataset, n_train=n_rows, n_test=n_test, **options)
     data = split(data, n_train=n_train, n_validation=n_validation, seed=seed)
@@ -97,23 +113,27 @@ def _prepare(dataset, seed, n_rows, n_test, n_train, n_validation, n_landmarks, 
 
 
 def split(data, *, n_train, n_validation, seed):
-    """A random split of the features' rows: those beyond training and validation join the test rows."""
+    """A random split of the features' rows: those beyond training and validation join the test
+    rows."""
     order = np.random.default_rng(seed).permutation(len(data.y))
     train, val, more = np.split(order, [n_train, n_train + n_validation])
-    X_test, y_test = np.concatenate([data.X_test, data.X[more]]), np.concatenate([data.y_test, data.y[more]])
+    X_test = np.concatenate([data.X_test, data.X[more]])
+    y_test = np.concatenate([data.y_test, data.y[more]])
     parts = (data.X[train], data.y[train], data.X[val], data.y[val], X_test, y_test)
     return Split(data.name, data.sha256, *parts)
 
 
 def train(X, y, weights, l2, classes):
-    """Parameters (1 + d, classes) of exactly solved multinomial logistic regression, the intercept's row first.
+    """Parameters (1 + d, classes) of exactly solved multinomial logistic regression, the
+    intercept's row first.
 
     Parameters
     ----------
     weights : shape (s,), relative to each other; the penalty is `l2` beside the weighted mean loss
     classes : number of classes, some of which may be missing in y
     """
-    # a class without a point would drive its free intercept to minus infinity: a penalised one stays
+    # a class without a point would drive its free intercept to minus infinity: a penalised one
+    # stays
     problem = Logistic(l2, penalise_intercept=len(np.unique(y)) < classes)
     targets = problem.encode(np.eye(classes)[y])
     rows = Rows(np.asarray(X, dtype=np.float64), targets, np.ones(len(y)), np.array([], dtype=int))
@@ -125,7 +145,8 @@ def train(X, y, weights, l2, classes):
 
 
 def evaluate(theta, data):
-    """Test accuracy and error in percent, and the mean training loss in nats, of `train`'s parameters."""
+    """Test accuracy and error in percent, and the mean training loss in nats, of `train`'s
+    parameters."""
     Z = data.X @ theta[1:] + theta[0]
     top = Z.max(axis=1)
     loss = np.log(np.exp(Z - top[:, None]).sum(axis=1)) + top - Z[np.arange(len(Z)), data.y]
@@ -134,12 +155,15 @@ def evaluate(theta, data):
 
 
 def choose_penalty(data, penalties=PENALTIES):
-    """The penalty whose model of all training rows has the best validation accuracy; ties go to the larger one."""
+    """The penalty whose model of all training rows has the best validation accuracy; ties go to the
+    larger one."""
     classes = int(data.y.max()) + 1
     scores = {}
     for l2 in penalties:
         theta = train(data.X, data.y, np.ones(len(data)), l2, classes)
-        scores[l2] = float(np.mean(np.argmax(data.X_val @ theta[1:] + theta[0], axis=1) == data.y_val))
+        scores[l2] = float(
+            np.mean(np.argmax(data.X_val @ theta[1:] + theta[0], axis=1) == data.y_val)
+        )
     return max(scores, key=lambda l2: (scores[l2], l2))
 
 
@@ -162,8 +186,11 @@ class Variants:
     """
 
     def __init__(self, data, l2, sizes, *, seed, outer="train+validation"):
-        self.data, self.problem, self.sizes = data, Logistic(l2), sorted(sizes)
-        self.seed, self.outer = seed, outer
+        self.data = data
+        self.problem = Logistic(l2)
+        self.sizes = sorted(sizes)
+        self.seed = seed
+        self.outer = outer
 
     def _fit(self, **options):
         options |= dict(rule="linear", weighting="binary", outer=self.outer, random_state=self.seed)
@@ -187,9 +214,13 @@ class Variants:
         return self._prefixes(self._fit(size=self.sizes[-1], strategy=strategy).indices_)
 
     def forward_weighted(self):
-        """Forward selection one by one; at each size, the weights that make training on the chosen best on all rows."""
+        """Forward selection one by one; at each size, the weights that make training on the chosen
+        best on all rows."""
         forward = {m: indices for m, (indices, _) in self.forward().items()}
-        return {m: (chosen, final_weights(self.holding(chosen, weighted=True))) for m, chosen in forward.items()}
+        return {
+            m: (chosen, final_weights(self.holding(chosen, weighted=True)))
+            for m, chosen in forward.items()
+        }
 
     def exchange(self):
         """200 exchanges of 1 % of the points, for each size by itself."""
@@ -200,25 +231,32 @@ class Variants:
 
     def holding(self, indices, *, weighted):
         """A selection that holds some training rows; `weighted` if weights will be optimised."""
-        data, rng = self.data, np.random.default_rng(self.seed)
-        rows = outer_rows(data.X, data.y, np.ones(len(data)), self.outer, self._validation(), classes=True)
+        data = self.data
+        rng = np.random.default_rng(self.seed)
+        rows = outer_rows(
+            data.X, data.y, np.ones(len(data)), self.outer, self._validation(), classes=True
+        )
         model = self.problem.model(rows, rng, weighted=weighted)
         model.add(indices)
         return model
 
     def eliminate(self):
         """One run of elimination, halted at every size."""
-        model, out = self.holding(range(len(self.data)), weighted=False), {}
+        model = self.holding(range(len(self.data)), weighted=False)
+        out = {}
         strategy = Elimination(max(1, len(self.data) // 225))
 
         def drop(m):
             with tqdm(disable=True) as bar:
-                strategy.run(model, m, rule="linear", weighting="binary", labels=self.data.y, bar=bar)
+                strategy.run(
+                    model, m, rule="linear", weighting="binary", labels=self.data.y, bar=bar
+                )
             return np.array(model.indices)
 
         for m in reversed(self.sizes):
             left = part(f"elimination to {m}", lambda m=m: drop(m))
-            if len(model) > m:  # found from before
+            # found from before
+            if len(model) > m:
                 model.keep(np.isin(model.indices, left))
             out[m] = (left, np.ones(m))
         return out
@@ -238,14 +276,17 @@ def score(data, l2, method, chosen):
 
     Returns
     -------
-    list of dict, with method, size, share (percent), n_positive (points of positive weight), l2, test_accuracy
-    (percent) and train_loss (nats)
+    list of dict, with method, size, share (percent), n_positive (points of positive weight), l2,
+    test_accuracy (percent) and train_loss (nats)
     """
-    classes, rows = int(data.y.max()) + 1, []
+    classes = int(data.y.max()) + 1
+    rows = []
     for m, (indices, weights) in chosen.items():
         held = weights > 0
         theta = train(data.X[indices[held]], data.y[indices[held]], weights[held], l2, classes)
-        row = dict(method=method, size=m, share=100.0 * m / len(data), n_positive=int(held.sum()), l2=l2)
+        row = dict(
+            method=method, size=m, share=100.0 * m / len(data), n_positive=int(held.sum()), l2=l2
+        )
         rows.append(row | evaluate(theta, data))
     return rows
 
@@ -256,13 +297,16 @@ def full_data(data, l2):
 
 
 def where_shown(rows):
-    """Rows of the sizes at which the paper shows the regularised coreset: it stops where forward selection is better.
+    """Rows of the sizes at which the paper shows the regularised coreset: it stops where forward
+    selection is better.
 
     Parameters
     ----------
     rows : DataFrame with dataset, method, share and test_accuracy
     """
-    mean = rows.pivot_table(index=["dataset", "share"], columns="method", values="test_accuracy").reset_index()
+    mean = rows.pivot_table(
+        index=["dataset", "share"], columns="method", values="test_accuracy"
+    ).reset_index()
     behind = mean[mean["bico regularised"] < mean["bico"]].groupby("dataset").share.max()
     tried = mean.dropna(subset=["bico regularised", "bico"])
     tried = tried[tried.share > tried.dataset.map(behind).fillna(0.0)]

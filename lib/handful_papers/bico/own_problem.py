@@ -5,6 +5,9 @@ from handful_papers.claims import paired_differences
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    rows, baselines = run.rows, ["uniform", "kmeans++"]
-    gaps = paired_differences(rows, a="bico quadratic", b=baselines, value="excess", by="size", higher_is_better=False)
+    rows = run.rows
+    baselines = ["uniform", "kmeans++"]
+    gaps = paired_differences(
+        rows, a="bico quadratic", b=baselines, value="excess", by="size", higher_is_better=False
+    )
     return {"bico-own-above": gaps}

@@ -1,7 +1,8 @@
 """Many networks at once: the runs of a table differ in what they replay, and share everything else.
 
-`StackedMLP` trains small dense networks side by side in batched matrix products; `TorchRuns` trains torch modules one
-after the other, for networks large enough to keep a processor busy alone. Both have the same methods.
+`StackedMLP` trains small dense networks side by side in batched matrix products; `TorchRuns` trains
+torch modules one after the other, for networks large enough to keep a processor busy alone. Both
+have the same methods.
 """
 
 import copy
@@ -20,34 +21,38 @@ class Diverged(FloatingPointError):
 class Runs:
     """R networks that are trained on the same rows, each beside its own memory.
 
-    All runs have the same start, minibatches and dropout masks (common random numbers: two runs differ in what they
-    replay and in nothing else). Adam starts anew in each `fit`, as in the protocol of Borsos et al. (2024).
+    All runs have the same start, minibatches and dropout masks (common random numbers: two runs
+    differ in what they replay and in nothing else). Adam starts anew in each `fit`, as in the
+    protocol of Borsos et al. (2024).
 
     Parameters
     ----------
     seed : int, or sequence of ints; of the start, the minibatches and the masks
     learning_rate : Adam's step size
-    bfloat16 : whether hidden layers compute in bfloat16; the logits, weights and Adam's sums stay in float32
+    bfloat16 : whether hidden layers compute in bfloat16; the logits, weights and Adam's sums stay
+        in float32
     device : of torch; None is the CPU
     """
 
     def __init__(self, *, seed=0, learning_rate=5e-4, bfloat16=False, device=None):
-        self.seed, self.learning_rate, self.bfloat16 = np.atleast_1d(seed).tolist(), learning_rate, bfloat16
+        self.seed = np.atleast_1d(seed).tolist()
+        self.learning_rate = learning_rate
+        self.bfloat16 = bfloat16
         self.device = torch.device(device or "cpu")
 
     def fit(self, X, y, *, n_epochs, batch_size, memory=None, sample_weight=None, key=0):
         """Train all runs on the same rows, each beside its own memory.
 
-        The loss of run r is the mean cross-entropy of the minibatch plus the sum of its memory's losses times
-        coefficients, at every step over the whole memory.
+        The loss of run r is the mean cross-entropy of the minibatch plus the sum of its memory's
+        losses times coefficients, at every step over the whole memory.
 
         Parameters
         ----------
         X : float32 array, shape (n, inputs)
         y : int array, shape (n,)
         n_epochs, batch_size : ints; rows are shuffled in every epoch
-        memory : None, or arrays X (R, m, inputs), y (R, m) and coefficients (R, m); runs that hold fewer rows are
-            filled up with rows of coefficient zero
+        memory : None, or arrays X (R, m, inputs), y (R, m) and coefficients (R, m); runs that hold
+            fewer rows are filled up with rows of coefficient zero
         sample_weight : shape (n,), factors of the rows' losses
         key : int, of this part of the training: its minibatches and masks
 
@@ -57,36 +62,48 @@ class Runs:
             if the loss becomes NaN or infinite; names the epoch, the loss and the step size.
         """
         factors = np.ones(len(X)) if sample_weight is None else sample_weight
-        rows, kept = self._tensors(X, y, factors), None if memory is None else self._tensors(*memory)
+        rows = self._tensors(X, y, factors)
+        kept = None if memory is None else self._tensors(*memory)
         for parameters, loss, rng in self._parts(rows, kept, key):
             optimiser = torch.optim.Adam(parameters, lr=self.learning_rate, fused=True)
             for epoch in range(n_epochs):
-                for batch in torch.from_numpy(rng.permutation(len(X))).to(self.device).split(batch_size):
+                for batch in (
+                    torch.from_numpy(rng.permutation(len(X))).to(self.device).split(batch_size)
+                ):
                     losses = loss(*(a[batch] for a in rows), rng)
                     optimiser.zero_grad()
                     losses.sum().backward()
                     optimiser.step()
                 if not losses.isfinite().all():
                     raise Diverged(
-                        f"training diverged in epoch {epoch + 1} of {n_epochs}: loss {losses.max():.3g} with step size "
+                        f"training diverged in epoch {epoch + 1} of {n_epochs}: loss "
+                        f"{losses.max():.3g} with step size "
                         f"{self.learning_rate:g}; lower the step size or the weight of the memory."
                     )
         return self
 
     def _tensors(self, X, y, coefficients):
-        X, y, coefficients = (torch.from_numpy(np.ascontiguousarray(a)).to(self.device) for a in (X, y, coefficients))
+        X, y, coefficients = (
+            torch.from_numpy(np.ascontiguousarray(a)).to(self.device) for a in (X, y, coefficients)
+        )
         return X.float(), y.long(), coefficients.float()
 
     def accuracy(self, X, y, *, block=1000):
         """Share of rows whose class is predicted, percent, shape (R,)."""
         blocks = zip(torch.as_tensor(X).split(block), torch.as_tensor(y).split(block))
-        return 100.0 * sum((self.logits(X).argmax(dim=2) == y).sum(dim=1) for X, y in blocks).numpy() / len(X)
+        return (
+            100.0
+            * sum((self.logits(X).argmax(dim=2) == y).sum(dim=1) for X, y in blocks).numpy()
+            / len(X)
+        )
 
 
 class StackedMLP(Runs):
-    """R fully connected networks of one architecture, trained side by side: each layer is one batched matrix product.
+    """R fully connected networks of one architecture, trained side by side: each layer is one
+    batched matrix product.
 
-    Two hidden layers with ReLU and dropout, cross-entropy. A run alone gives what it gives in a stack, up to rounding.
+    Two hidden layers with ReLU and dropout, cross-entropy. A run alone gives what it gives in a
+    stack, up to rounding.
 
     Parameters
     ----------
@@ -102,17 +119,23 @@ class StackedMLP(Runs):
 
     def __init__(self, widths, n_runs=1, *, dropout=0.2, **options):
         super().__init__(**options)
-        self.dropout, self.parameters = dropout, []
+        self.dropout = dropout
+        self.parameters = []
         rng = np.random.default_rng([*self.seed, 0])
         for fan_in, fan_out in pairwise(widths):
-            for shape in ((fan_in, fan_out), (1, fan_out)):  # torch's defaults for a linear layer
+            # torch's defaults for a linear layer
+            for shape in ((fan_in, fan_out), (1, fan_out)):
                 values = rng.uniform(-1, 1, shape).T / np.sqrt(fan_in)
-                self.parameters.append(torch.tensor(values, dtype=torch.float32, device=self.device)[None])
+                self.parameters.append(
+                    torch.tensor(values, dtype=torch.float32, device=self.device)[None]
+                )
         self.repeat(n_runs)
 
     def repeat(self, times):
         """Make `times` runs of each run: they go separate ways from here."""
-        self.parameters = [p.detach().repeat_interleave(times, dim=0).requires_grad_() for p in self.parameters]
+        self.parameters = [
+            p.detach().repeat_interleave(times, dim=0).requires_grad_() for p in self.parameters
+        ]
         return self
 
     def _parts(self, rows, kept, key):
@@ -122,7 +145,9 @@ class StackedMLP(Runs):
         def loss(X, y, factors, rng):
             shapes = [(len(X) + y_kept.shape[1], p.shape[1]) for p in self.parameters[:4:2]]
             masks = [_mask(rng, shape, self.dropout).to(self.device) for shape in shapes]
-            _, logits = self._forward(X, X_kept, masks, dtype=torch.bfloat16 if self.bfloat16 else torch.float32)
+            _, logits = self._forward(
+                X, X_kept, masks, dtype=torch.bfloat16 if self.bfloat16 else torch.float32
+            )
             labels = torch.cat([y.expand(len(logits), -1), y_kept.long()], dim=1)
             coefficients = torch.cat([(factors / len(X)).expand(len(logits), -1), c_kept], dim=1)
             return (coefficients * cross_entropy(logits, labels, reduction="none")).sum(dim=1)
@@ -130,8 +155,9 @@ class StackedMLP(Runs):
         yield self.parameters, loss, np.random.default_rng([*self.seed, 1, key])
 
     def _forward(self, X, kept=None, masks=None, *, dtype=torch.float32, run=None):
-        # The last hidden layer and the logits, shape (R, units, rows): activations have a column for each row of data,
-        # so that all runs' first layer of shared rows is one product of two matrices, and so is its gradient.
+        # The last hidden layer and the logits, shape (R, units, rows): activations have a column
+        # for each row of data, so that all runs' first layer of shared rows is one product of two
+        # matrices, and so is its gradient.
         W1, b1, W2, b2, W3, b3 = (p if run is None else p[run : run + 1] for p in self.parameters)
         W1, b1, W2, b2 = (p.to(dtype) for p in (W1, b1, W2, b2))
         H = (W1.flatten(0, 1) @ X.to(dtype).T).unflatten(0, W1.shape[:2])
@@ -190,7 +216,8 @@ class TorchRuns(Runs):
                     logits = module(parts[0]).float()
                 return parts[2] @ cross_entropy(logits, parts[1], reduction="none")
 
-            with torch.random.fork_rng():  # every run meets the same masks, as far as their memories are of one size
+            # every run meets the same masks, as far as their memories are of one size
+            with torch.random.fork_rng():
                 torch.manual_seed(self._torch_seed(1, key))
                 yield module.train().parameters(), loss, np.random.default_rng([*self.seed, 1, key])
 
@@ -214,4 +241,6 @@ def _mask(rng, shape, dropout):
     if not dropout:
         return torch.ones(shape[::-1])
     bits = np.frombuffer(rng.bytes(2 * shape[0] * shape[1]), dtype="<u2").reshape(shape)
-    return torch.from_numpy((bits >= round(65536 * dropout)).T.astype(np.float32) / np.float32(1.0 - dropout))
+    return torch.from_numpy(
+        (bits >= round(65536 * dropout)).T.astype(np.float32) / np.float32(1.0 - dropout)
+    )

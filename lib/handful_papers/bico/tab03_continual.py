@@ -16,9 +16,13 @@ def evidence(run):
     by_task = paired_differences(tasks, a="bico", b="uniform", value="accuracy", by="task")
     by_task.pop(max(by_task, key=lambda task: by_task[task].mean()))
     found = {
-        "bico-tab03-above-uniform": {stream: gap for (b, stream), gap in leads.items() if b == "uniform"},
+        "bico-tab03-above-uniform": {
+            stream: gap for (b, stream), gap in leads.items() if b == "uniform"
+        },
         "bico-tab03-only": _only(best, others),
-        "bico-tab03-best": {b: np.mean([gap for (o, _), gap in leads.items() if o == b], axis=0) for b in others},
+        "bico-tab03-best": {
+            b: np.mean([gap for (o, _), gap in leads.items() if o == b], axis=0) for b in others
+        },
     }
     facts = _facts(run, sorted(set(best.stream)))
     found = {claim: Evidence(settings, facts=facts) for claim, settings in found.items()}
@@ -33,5 +37,7 @@ def _facts(run, streams):
 def _only(best, others):
     """Each other method's lead over uniform sampling on the stream where it is least."""
     others = [b for b in others if b != "uniform"]
-    leads = {b: paired_differences(best, a=b, b="uniform", value="accuracy", by="stream") for b in others}
+    leads = {
+        b: paired_differences(best, a=b, b="uniform", value="accuracy", by="stream") for b in others
+    }
     return {b: min(of.values(), key=np.mean) for b, of in leads.items()}

@@ -8,5 +8,7 @@ def evidence(run):
     averages = run.rows.groupby(["stream", "method", "seed"], as_index=False).accuracy.mean()
     data = {about["data"] for about in run.parameters["streams"].values()}
     run.facts.update(data=", ".join(sorted(data)), n_kept=run.parameters["n_kept"])
-    gaps = paired_differences(averages, a="bico", b=["uniform", "kcenter"], value="accuracy", by="stream")
+    gaps = paired_differences(
+        averages, a="bico", b=["uniform", "kcenter"], value="accuracy", by="stream"
+    )
     return {"bico-tab04-above": gaps}

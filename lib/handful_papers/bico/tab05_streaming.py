@@ -11,8 +11,12 @@ def evidence(run):
     def lead(b, *streams):
         if lost := set(streams) - set(best.stream):
             return Evidence(lacks=f"{' and '.join(sorted(lost))} did not run")
-        data = {run.parameters["streams"][stream]["data"].removesuffix("_full") for stream in streams}
-        gaps = paired_differences(best[best.stream.isin(streams)], a="bico", b=b, value="accuracy", by="stream")
+        data = {
+            run.parameters["streams"][stream]["data"].removesuffix("_full") for stream in streams
+        }
+        gaps = paired_differences(
+            best[best.stream.isin(streams)], a="bico", b=b, value="accuracy", by="stream"
+        )
         return Evidence(gaps, facts={"data": ", ".join(sorted(data))})
 
     imbalanced = ("imbalanced SMNIST", "imbalanced SCIFAR-10")

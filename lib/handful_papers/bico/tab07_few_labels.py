@@ -2,7 +2,8 @@
 
 from handful_papers.claims import paired_differences
 
-LEADS = {  # claim -> what is compared
+# claim -> what is compared
+LEADS = {
     "mixmatch-above-supervised": ("mixmatch", ["supervised", "supervised augmented"]),
     "augmentation-helps": ("supervised augmented", ["supervised"]),
 }
@@ -13,5 +14,7 @@ def evidence(run):
     run.facts.update(data=run.parameters["dataset"])
     found = {}
     for claim, (a, others) in LEADS.items():
-        found[f"bico-tab07-{claim}"] = paired_differences(run.rows, a=a, b=others, value="accuracy", by="labels")
+        found[f"bico-tab07-{claim}"] = paired_differences(
+            run.rows, a=a, b=others, value="accuracy", by="labels"
+        )
     return found

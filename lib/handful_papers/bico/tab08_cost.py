@@ -1,4 +1,5 @@
-"""Table 8 of the bilevel paper: what implicit gradients, kernel features and coresets cost (Section 5.7)."""
+"""Table 8 of the bilevel paper: what implicit gradients, kernel features and coresets cost (Section
+5.7)."""
 
 import time
 
@@ -30,40 +31,68 @@ def measure(name, *, n, n_landmarks, sizes, l2, n_repeats, seed=0):
 
     Returns
     -------
-    list of dict with network, operation ("features" or "coreset"), size, repeat, seconds (of the processor)
+    list of dict with network, operation ("features" or "coreset"), size, repeat, seconds (of the
+    processor)
     """
     data = load(name)
     chosen = np.random.default_rng(seed).choice(len(data.X), n, replace=False)
-    X, y = images(name, data.X[chosen]), data.y[chosen]
-    rows, features = [], {}
+    X = images(name, data.X[chosen])
+    y = data.y[chosen]
+    rows = []
+    features = {}
     for network, kernel in NETWORKS.items():
         proxy = Nystrom(kernel(SHAPES[name]), n_landmarks=n_landmarks, random_state=seed)
-        proxy.fit(X[:64])  # imports torch
+        # imports torch
+        proxy.fit(X[:64])
         for repeat in range(2):
             start = time.process_time()
             Z = np.asarray(proxy.fit(X).transform(X), dtype=np.float32)
             seconds = time.process_time() - start
-            rows.append(dict(network=network, operation="features", size=n_landmarks, repeat=repeat, seconds=seconds))
-        features[network] = Z / np.sqrt((Z**2).sum(axis=1).mean())  # a kernel's scale is arbitrary, the penalty is not
+            rows.append(
+                dict(
+                    network=network,
+                    operation="features",
+                    size=n_landmarks,
+                    repeat=repeat,
+                    seconds=seconds,
+                )
+            )
+        # a kernel's scale is arbitrary, the penalty is not
+        features[network] = Z / np.sqrt((Z**2).sum(axis=1).mean())
     options = dict(rule="linear", weighting="binary")
-    BilevelCoreset(Logistic(l2), size=min(sizes), random_state=seed, **options).fit(features["SCNN"], y)
-    for repeat in range(n_repeats):  # taking turns, so that a busy moment hits both
+    BilevelCoreset(Logistic(l2), size=min(sizes), random_state=seed, **options).fit(
+        features["SCNN"], y
+    )
+    # taking turns, so that a busy moment hits both
+    for repeat in range(n_repeats):
         for size in sizes:
             for network, Z in features.items():
-                selector = BilevelCoreset(Logistic(l2), size=size, random_state=seed + repeat, **options)
+                selector = BilevelCoreset(
+                    Logistic(l2), size=size, random_state=seed + repeat, **options
+                )
                 start = time.process_time()
                 selector.fit(Z, y)
                 seconds = time.process_time() - start
-                rows.append(dict(network=network, operation="coreset", size=size, repeat=repeat, seconds=seconds))
+                rows.append(
+                    dict(
+                        network=network,
+                        operation="coreset",
+                        size=size,
+                        repeat=repeat,
+                        seconds=seconds,
+                    )
+                )
     return rows
 
 
-def measure_network(name, network, *, n, n_terms, batch_size, n_full, n_terms_full, n_repeats, seed=0):
+def measure_network(
+    name, network, *, n, n_terms, batch_size, n_full, n_terms_full, n_repeats, seed=0
+):
     """Seconds of the three parts of one implicit gradient (Equation 3) without a proxy.
 
-    The gradient of the outer loss and the mixed derivative read all rows, and the Neumann series takes one product with
-    the Hessian on a minibatch for each term: a few rows and products are timed, and `times` says how many times as much
-    all of them are.
+    The gradient of the outer loss and the mixed derivative read all rows, and the Neumann series
+    takes one product with the Hessian on a minibatch for each term: a few rows and products are
+    timed, and `times` says how many times as much all of them are.
 
     Parameters
     ----------
@@ -77,12 +106,14 @@ def measure_network(name, network, *, n, n_terms, batch_size, n_full, n_terms_fu
 
     Returns
     -------
-    list of dict with network, operation ("outer gradient", "Neumann series" or "mixed derivative"), size (rows or
-    products that were timed), times, repeat, seconds (of the processor)
+    list of dict with network, operation ("outer gradient", "Neumann series" or "mixed derivative"),
+    size (rows or products that were timed), times, repeat, seconds (of the processor)
     """
-    data, rng = load(name), np.random.default_rng(seed)
+    data = load(name)
+    rng = np.random.default_rng(seed)
     chosen = rng.choice(len(data.X), n, replace=False)
-    X, y = images(name, data.X[chosen]).reshape(n, -1), data.y[chosen]
+    X = images(name, data.X[chosen]).reshape(n, -1)
+    y = data.y[chosen]
     module = image_network(network, len(np.unique(data.y)), SHAPES[name])
     train = TrainConfig(n_steps=1, batch_size=batch_size)
     problem = Network(module, train=train, curvature_batch_size=batch_size, random_state=seed)
@@ -116,7 +147,8 @@ class _Timed(NeumannSeries):
 
     def solve(self, product, g):
         """As `NeumannSeries.solve`."""
-        self.products, self.seconds = 0, 0.0
+        self.products = 0
+        self.seconds = 0.0
 
         def timed(v):
             start = time.process_time()
@@ -138,7 +170,8 @@ LEFT = {
 
 
 def cells(rows):
-    """Rows that have a printed number beside them, in the paper's words, with the seconds of the whole operation."""
+    """Rows that have a printed number beside them, in the paper's words, with the seconds of the
+    whole operation."""
     left = rows[rows.operation.isin(LEFT)]
     whole = left.seconds * left.times
     left = left.assign(part="left", network="WideResNet-16-4, CIFAR-10", seconds=whole)
@@ -156,5 +189,7 @@ def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     rows = run.rows[run.rows.times.isna() & (run.rows.operation == "coreset")]
     seconds = rows.set_index(["size", "network", "repeat"]).seconds.sort_index()
-    ratios = {m: (seconds[m, "deep"] / seconds[m, "SCNN"]).to_numpy() for m in run.parameters["sizes"]}
+    ratios = {
+        m: (seconds[m, "deep"] / seconds[m, "SCNN"]).to_numpy() for m in run.parameters["sizes"]
+    }
     return {"bico-tab08-independent": ratios}

@@ -13,7 +13,10 @@ def evidence(run):
     for setting, other in (("CL", "uniform"), ("Streaming", "reservoir")):
         mine = best[best.setting == setting]
         by_size = {
-            s: gap for (_, s), gap in paired_differences(mine, a="bico", b=other, value="accuracy", by="size").items()
+            s: gap
+            for (_, s), gap in paired_differences(
+                mine, a="bico", b=other, value="accuracy", by="size"
+            ).items()
         }
         gains[setting] = by_size[min(by_size)] - by_size[max(by_size)]
     return {"bico-tab09-small-memories": gains}

@@ -11,7 +11,9 @@ def evidence(run):
     best = tables.at_best_beta(run.rows, KEYS)
     return {
         "bico-tab10-rbf-as-good": _lead(run, best, ["PMNIST", "SMNIST"], "RBF", "NTK"),
-        "bico-tab10-rbf-fails-cifar10": _lead(run, best[best.setting == "CL"], ["SCIFAR-10"], "NTK", "RBF"),
+        "bico-tab10-rbf-fails-cifar10": _lead(
+            run, best[best.setting == "CL"], ["SCIFAR-10"], "NTK", "RBF"
+        ),
     }
 
 
@@ -19,7 +21,9 @@ def _lead(run, best, streams, a, b):
     mine = best[best.stream.isin(streams)]
     if mine.empty:
         return Evidence(lacks=f"{' and '.join(streams)} did not run")
-    gaps = paired_differences(mine, a=a, b=b, value="accuracy", by=["setting", "stream"], method="kernel")
+    gaps = paired_differences(
+        mine, a=a, b=b, value="accuracy", by=["setting", "stream"], method="kernel"
+    )
     first = mine.stream.iloc[0]
     facts = {"data": run.parameters["streams"][first]["data"], "streams": len(gaps)}
     return Evidence(gaps, facts=facts | {"n_epochs": run.parameters["n_epochs"][first]})

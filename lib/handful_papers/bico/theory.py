@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 from handful_papers.claims import Evidence
 
-# Proposition 1: influence functions -----------------------------------------------------------------------------------
+# Proposition 1: influence functions --------------------------------------------------------------
 
 
 def implicit_scores(problem, X, y, weights):
@@ -35,8 +35,9 @@ def implicit_scores(problem, X, y, weights):
 def influence_by_refit(problem, X, y, weights, rows, *, eps=1e-6):
     """What a little more weight on a row does to the outer loss, by training again: ``dG/d eps``.
 
-    Central differences of ``sum_i l_i(theta*(eps))``, theta* trained with ``eps`` added to the weight of row k. A large
-    influence in the paper's sense is a large decrease, the negative of this.
+    Central differences of ``sum_i l_i(theta*(eps))``, theta* trained with ``eps`` added to the
+    weight of row k. A large influence in the paper's sense is a large decrease, the negative of
+    this.
 
     The parameters are those of `implicit_scores`; `rows` says which k. Returns shape (len(rows),).
     """
@@ -64,7 +65,8 @@ class Poisson(Problem):
 
 
 def scores_and_influences(rng, n=60, size=15):
-    """Two arrays of shape (n,) that Proposition 1 says are equal, for Poisson regression trained on `size` of n rows.
+    """Two arrays of shape (n,) that Proposition 1 says are equal, for Poisson regression trained on
+    `size` of n rows.
 
     They are `implicit_scores` and the negative of `influence_by_refit`.
     """
@@ -76,12 +78,13 @@ def scores_and_influences(rng, n=60, size=15):
     return scores, -influence_by_refit(Poisson(), X, y, weights, np.arange(n))
 
 
-# Propositions 2 and 5 to 9: expected errors of ridge regression -------------------------------------------------------
+# Propositions 2 and 5 to 9: expected errors of ridge regression ----------------------------------
 
 
 @dataclass(frozen=True)
 class LinearModel:
-    """``y = X theta + noise``; the inner problem is ridge regression with the penalty ``prior * noise^2``.
+    """``y = X theta + noise``; the inner problem is ridge regression with the penalty ``prior *
+    noise^2``.
 
     Attributes
     ----------
@@ -102,10 +105,13 @@ class LinearModel:
         return self.prior * self.noise**2
 
     def closed_form(self, rows, design):
-        """``sigma^2`` times the design objective of the chosen rows, to which Propositions 5, 6 and 8 reduce."""
+        """``sigma^2`` times the design objective of the chosen rows, to which Propositions 5, 6 and
+        8 reduce."""
         weights = np.zeros(len(self.X))
         weights[rows] = 1.0
-        return self.noise**2 * design_objective(self.X, weights, design=design, prior_precision=self.ridge)
+        return self.noise**2 * design_objective(
+            self.X, weights, design=design, prior_precision=self.ridge
+        )
 
     def simulated(self, rows, outer, n_draws, *, rng):
         """Draws of the outer objective of ridge regression trained on the chosen rows.
@@ -113,8 +119,8 @@ class LinearModel:
         Parameters
         ----------
         rows : int array
-        outer : "A", ``1/2 |theta^ - theta|^2``; "V", ``1/(2n) |X theta^ - X theta|^2``; "data", the loss of a summary,
-            ``1/(2n) |X theta^ - y|^2``
+        outer : "A", ``1/2 |theta^ - theta|^2``; "V", ``1/(2n) |X theta^ - X theta|^2``; "data", the
+            loss of a summary, ``1/(2n) |X theta^ - y|^2``
         n_draws : int
 
         Returns
@@ -123,7 +129,11 @@ class LinearModel:
         """
         n, d = self.X.shape
         noise = self.noise * rng.normal(size=(n_draws, n))
-        truth = self.theta if self.theta is not None else rng.normal(size=(n_draws, d)) / np.sqrt(self.prior)
+        truth = (
+            self.theta
+            if self.theta is not None
+            else rng.normal(size=(n_draws, d)) / np.sqrt(self.prior)
+        )
         y = truth @ self.X.T + noise
         X_S = self.X[rows]
         fitted = np.linalg.solve(X_S.T @ X_S + self.ridge * np.eye(d), X_S.T @ y[:, rows].T).T
@@ -133,23 +143,27 @@ class LinearModel:
         return 0.5 * ((fitted @ self.X.T - wanted) ** 2).mean(axis=1)
 
     def gap(self, rows):
-        """Expected loss of the summary minus the V-objective: ``sigma^2 / 2 - sigma^2 / n tr X_S F^-1 X_S'``, exactly.
+        """Expected loss of the summary minus the V-objective: ``sigma^2 / 2 - sigma^2 / n tr X_S
+        F^-1 X_S'``, exactly.
 
-        The second term is what the noise of the chosen rows has in common with the fit; it vanishes as n grows, which
-        is what Propositions 2, 7 and 9 say.
+        The second term is what the noise of the chosen rows has in common with the fit; it vanishes
+        as n grows, which is what Propositions 2, 7 and 9 say.
         """
         X_S = self.X[rows]
-        hat = np.trace(np.linalg.solve(X_S.T @ X_S + self.ridge * np.eye(X_S.shape[1]), X_S.T @ X_S))
+        hat = np.trace(
+            np.linalg.solve(X_S.T @ X_S + self.ridge * np.eye(X_S.shape[1]), X_S.T @ X_S)
+        )
         return self.noise**2 * (0.5 - hat / len(self.X))
 
 
 def expected_errors(n_problems, n_draws, *, rng):
-    """Propositions 5 (error of the parameters), 6 (of the predictions) and 8 (of the predictions under a prior).
+    """Propositions 5 (error of the parameters), 6 (of the predictions) and 8 (of the predictions
+    under a prior).
 
     Returns
     -------
-    list of dict, with statement, seed (of the problem), simulated and closed_form (of the outer objective), and value,
-    their distance in standard errors of the simulation
+    list of dict, with statement, seed (of the problem), simulated and closed_form (of the outer
+    objective), and value, their distance in standard errors of the simulation
     """
     rows = []
     for name, outer, prior in [("5", "A", 0.0), ("6", "V", 0.0), ("8", "V", 0.8)]:
@@ -158,7 +172,8 @@ def expected_errors(n_problems, n_draws, *, rng):
             theta = None if prior else rng.normal(size=4)
             model = LinearModel(X, 0.7, prior=prior, theta=theta)
             chosen = rng.choice(60, 10, replace=False)
-            draws, closed = model.simulated(chosen, outer, n_draws, rng=rng), model.closed_form(chosen, outer)
+            draws = model.simulated(chosen, outer, n_draws, rng=rng)
+            closed = model.closed_form(chosen, outer)
             z = (draws.mean() - closed) / (draws.std(ddof=1) / np.sqrt(n_draws))
             row = dict(statement=f"Proposition {name}", seed=seed, value=z)
             rows.append(row | dict(simulated=draws.mean(), closed_form=closed))
@@ -166,33 +181,43 @@ def expected_errors(n_problems, n_draws, *, rng):
 
 
 def distances_from_the_limit(X, pool_sizes, n_draws, *, prior, theta, seed, noise=0.7, size=10):
-    """Propositions 2, 7 and 9: how far the loss of a summary minus the V-objective is from half the noise variance.
+    """Propositions 2, 7 and 9: how far the loss of a summary minus the V-objective is from half the
+    noise variance.
 
-    Each pool is the first n rows of X, for n in `pool_sizes`, of which `size` are the summary; both objectives see the
-    same `n_draws` simulated label vectors.
+    Each pool is the first n rows of X, for n in `pool_sizes`, of which `size` are the summary; both
+    objectives see the same `n_draws` simulated label vectors.
 
     Returns
     -------
     list of dict, with n, value (closed form), simulated and standard_error
     """
-    rows, chosen = [], np.arange(size)
+    rows = []
+    chosen = np.arange(size)
     for n in pool_sizes:
         model = LinearModel(X[:n], noise, prior=prior, theta=theta)
-        pair = [model.simulated(chosen, o, n_draws, rng=np.random.default_rng(seed)) for o in ("data", "V")]
-        difference, half = pair[0] - pair[1], noise**2 / 2
+        pair = [
+            model.simulated(chosen, o, n_draws, rng=np.random.default_rng(seed))
+            for o in ("data", "V")
+        ]
+        difference = pair[0] - pair[1]
+        half = noise**2 / 2
         error = difference.std(ddof=1) / np.sqrt(n_draws)
-        left = dict(value=half - model.gap(chosen), simulated=half - difference.mean(), standard_error=error)
+        left = dict(
+            value=half - model.gap(chosen), simulated=half - difference.mean(), standard_error=error
+        )
         rows.append(dict(n=n) | left)
     return rows
 
 
-# Lemma 10: the V-objective is convex and smooth -----------------------------------------------------------------------
+# Lemma 10: the V-objective is convex and smooth --------------------------------------------------
 
 
 def v_hessian(X, weights, *, ridge, noise=1.0):
-    """Second derivative of the V-objective by the weights: ``sigma^2/n (X F^-1 X') o (X F^-1 X'X F^-1 X')``.
+    """Second derivative of the V-objective by the weights: ``sigma^2/n (X F^-1 X') o (X F^-1 X'X
+    F^-1 X')``.
 
-    The proof of Lemma 10 has the Hadamard product, which is positive semi-definite by Schur's theorem.
+    The proof of Lemma 10 has the Hadamard product, which is positive semi-definite by Schur's
+    theorem.
 
     Returns
     -------
@@ -204,7 +229,8 @@ def v_hessian(X, weights, *, ridge, noise=1.0):
 
 
 def smoothness_bound(X, *, prior, noise):
-    """The smoothness constant of Lemma 10: ``n L^6 / (lambda^3 sigma^4)``, L the largest norm of a row."""
+    """The smoothness constant of Lemma 10: ``n L^6 / (lambda^3 sigma^4)``, L the largest norm of a
+    row."""
     return len(X) * np.linalg.norm(X, axis=1).max() ** 6 / (prior**3 * noise**4)
 
 
@@ -213,13 +239,16 @@ def curvatures(n_matrices, *, rng):
 
     Returns
     -------
-    least, ratio : shape (n_matrices,), the least eigenvalue of the Hessian over the largest (not negative where the
-        objective is convex), and the largest over the constant of the proof
+    least, ratio : shape (n_matrices,), the least eigenvalue of the Hessian over the largest (not
+        negative where the objective is convex), and the largest over the constant of the proof
     """
-    least, ratio = [], []
+    least = []
+    ratio = []
     for _ in range(n_matrices):
-        n, d = rng.integers(2, 30), rng.integers(1, 8)
-        X, weights = rng.normal(size=(n, d)), rng.exponential(size=n) * rng.integers(0, 2, n)
+        n = rng.integers(2, 30)
+        d = rng.integers(1, 8)
+        X = rng.normal(size=(n, d))
+        weights = rng.exponential(size=n) * rng.integers(0, 2, n)
         prior, noise = 10 ** rng.uniform(-1.5, 1.5, 2)
         values = np.linalg.eigvalsh(v_hessian(X, weights, ridge=prior * noise**2, noise=noise))
         least.append(values[0] / values[-1])
@@ -227,15 +256,16 @@ def curvatures(n_matrices, *, rng):
     return np.array(least), np.array(ratio)
 
 
-# Theorem 3: the rate of Algorithm 1 -----------------------------------------------------------------------------------
+# Theorem 3: the rate of Algorithm 1 --------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class PricedDesign:
-    """A convex, smooth outer objective whose minimum is attained: V-optimal design where experiments cost something.
+    """A convex, smooth outer objective whose minimum is attained: V-optimal design where
+    experiments cost something.
 
-    ``G(w) = sigma^2/(2n) tr X (X' D(w) X + ridge I)^-1 X' + price * sum(w)``. Without a price more weight is always
-    better, and Theorem 3 has no G* to converge to.
+    ``G(w) = sigma^2/(2n) tr X (X' D(w) X + ridge I)^-1 X' + price * sum(w)``. Without a price more
+    weight is always better, and Theorem 3 has no G* to converge to.
 
     Attributes
     ----------
@@ -248,7 +278,10 @@ class PricedDesign:
 
     def value(self, weights):
         """G(w)."""
-        return design_objective(self.X, weights, prior_precision=self.ridge) + self.price * weights.sum()
+        return (
+            design_objective(self.X, weights, prior_precision=self.ridge)
+            + self.price * weights.sum()
+        )
 
     def gradient(self, weights):
         """dG/dw, shape (n,)."""
@@ -277,12 +310,16 @@ class PricedDesign:
         return spread(result.x)
 
     def smoothness(self):
-        """The largest eigenvalue of the Hessian over all weights: that at zero, where information is least."""
-        return float(np.linalg.eigvalsh(v_hessian(self.X, np.zeros(len(self.X)), ridge=self.ridge))[-1])
+        """The largest eigenvalue of the Hessian over all weights: that at zero, where information
+        is least."""
+        return float(
+            np.linalg.eigvalsh(v_hessian(self.X, np.zeros(len(self.X)), ridge=self.ridge))[-1]
+        )
 
 
 def matching_pursuit(objective, n_steps):
-    """Algorithm 1: add the row of the smallest derivative, minimise over the weights of all chosen ones, repeat.
+    """Algorithm 1: add the row of the smallest derivative, minimise over the weights of all chosen
+    ones, repeat.
 
     Parameters
     ----------
@@ -291,15 +328,18 @@ def matching_pursuit(objective, n_steps):
 
     Returns
     -------
-    DataFrame, one row per t = 1, 2, ...: row (chosen at t), value (after the correction) and norm, the sum of weights
+    DataFrame, one row per t = 1, 2, ...: row (chosen at t), value (after the correction) and norm,
+    the sum of weights
     """
     weights = np.zeros(len(objective.X))
-    chosen, rows = [], []
+    chosen = []
+    rows = []
     for t in range(1, n_steps + 1):
         slopes = objective.gradient(weights)
         slopes[chosen] = np.inf
         k = int(np.argmin(slopes))
-        if slopes[k] >= 0:  # no further row helps: the minimum is reached
+        # no further row helps: the minimum is reached
+        if slopes[k] >= 0:
             break
         chosen.append(k)
         weights = objective.minimise(chosen, weights)
@@ -308,7 +348,8 @@ def matching_pursuit(objective, n_steps):
 
 
 def rate_bound(t, first_gap, smoothness, rho=1.0):
-    """What Theorem 3 allows the gap to be after t steps: ``(8 L rho^2 + 4 gap_1) / (t + 3)``; it prints no rho."""
+    """What Theorem 3 allows the gap to be after t steps: ``(8 L rho^2 + 4 gap_1) / (t + 3)``; it
+    prints no rho."""
     return (8 * smoothness * rho**2 + 4 * first_gap) / (t + 3)
 
 
@@ -323,43 +364,53 @@ def rate_bounds(steps, smoothness, best_value, best_norm):
 
     Returns
     -------
-    DataFrame : `steps` with gap, printed, the `rate_bound` without rho, and scaled, the one with it: the largest sum of
-        weights on the way or at the minimum. Locatello et al. (2017, Theorem 2) have rho; the bilevel paper prints the
-        bound without it.
+    DataFrame : `steps` with gap, printed, the `rate_bound` without rho, and scaled, the one with
+        it: the largest sum of weights on the way or at the minimum. Locatello et al. (2017, Theorem
+        2) have rho; the bilevel paper prints the bound without it.
     """
     gap = steps.value - best_value
     bound = partial(rate_bound, steps.t, gap.iloc[0], smoothness)
     return steps.assign(gap=gap, printed=bound(), scaled=bound(max(steps.norm.max(), best_norm)))
 
 
-# Designs without labels -----------------------------------------------------------------------------------------------
+# Designs without labels --------------------------------------------------------------------------
 
 
 def gains_of_designs(n_problems, n_draws, *, rng):
-    """Simulated error with 20 random experiments of 300, over that with a design by `OptimalDesign`: list of dict."""
+    """Simulated error with 20 random experiments of 300, over that with a design by
+    `OptimalDesign`: list of dict."""
     rows = []
     for seed in range(n_problems):
         X = rng.normal(size=(300, 6)) * rng.uniform(0.3, 2, 6)
         model = LinearModel(X, 0.7, prior=0.1)
         for design in ("A", "V"):
-            fit = OptimalDesign(design, size=20, prior_precision=model.ridge, fit_intercept=False).fit(X)
+            fit = OptimalDesign(
+                design, size=20, prior_precision=model.ridge, fit_intercept=False
+            ).fit(X)
             ours = model.simulated(fit.indices_, design, n_draws, rng=rng).mean()
             draws = (rng.choice(300, 20, replace=False) for _ in range(10))
-            random = np.mean([model.simulated(drawn, design, n_draws // 10, rng=rng).mean() for drawn in draws])
+            random = np.mean(
+                [model.simulated(drawn, design, n_draws // 10, rng=rng).mean() for drawn in draws]
+            )
             rows.append(dict(statement=f"{design}-design", seed=seed, value=random / ours))
     return rows
 
 
 def elongated_pool(rng):
-    """300 experiments in the plane, shape (300, 2): most along one feature, a tenth together far along the other."""
-    return np.concatenate([rng.normal(size=(270, 2)) * [1.0, 0.25], [0, 2] + 0.2 * rng.normal(size=(30, 2))])
+    """300 experiments in the plane, shape (300, 2): most along one feature, a tenth together far
+    along the other."""
+    return np.concatenate(
+        [rng.normal(size=(270, 2)) * [1.0, 0.25], [0, 2] + 0.2 * rng.normal(size=(30, 2))]
+    )
 
 
 # --- which numbers decide the claims
 
 
-A_THOUSANDTH = 0.001  # of the largest score: influences up to here are equal
-WITHIN = 4  # standard errors of a simulation that count as agreement
+# of the largest score: influences up to here are equal
+A_THOUSANDTH = 0.001
+# standard errors of a simulation that count as agreement
+WITHIN = 4
 
 
 def evidence(run):
@@ -380,7 +431,8 @@ def evidence(run):
 
 
 def _limit(name, rows):
-    """Room between -.9 and the power of n with which the distance from the limit falls, and of the simulations."""
+    """Room between -.9 and the power of n with which the distance from the limit falls, and of the
+    simulations."""
     exponent = float(np.polyfit(np.log(rows.n), np.log(rows.value), 1)[0])
     z = ((rows.simulated - rows.value) / rows.standard_error).abs()
     return {f"{name}: exponent": [-0.9 - exponent], f"{name}: simulation": 1 - z / WITHIN}
@@ -391,6 +443,8 @@ def _rate(gaps, facts):
     shares = {}
     for name, rows in gaps.items():
         first = rows.value[rows.t == 1].item()
-        shares[name] = (rows.value / rate_bound(rows.t, first, facts["smoothness"][name])).to_numpy()
+        shares[name] = (
+            rows.value / rate_bound(rows.t, first, facts["smoothness"][name])
+        ).to_numpy()
     settings = {name: 1 - share for name, share in shares.items()}
     return Evidence(settings, shown=float(max(share.max() for share in shares.values())))

@@ -4,11 +4,13 @@ import numpy as np
 
 
 def spoken_tones(n, *, n_classes=10, sampling_rate=8000, rng):
-    """Recordings of one second that behave like spoken words: tones whose colour glides, in random voices.
+    """Recordings of one second that behave like spoken words: tones whose colour glides, in random
+    voices.
 
-    Every class is a sequence of three vowel-like colours with two resonances each, the same in every call. Every
-    recording has its own pitch, speed, start, loudness and hiss, and one of six voices with resonances of its own. This
-    is not speech: it stands in where nothing may be downloaded.
+    Every class is a sequence of three vowel-like colours with two resonances each, the same in
+    every call. Every recording has its own pitch, speed, start, loudness and hiss, and one of six
+    voices with resonances of its own. This is not speech: it stands in where nothing may be
+    downloaded.
 
     Parameters
     ----------
@@ -22,7 +24,8 @@ def spoken_tones(n, *, n_classes=10, sampling_rate=8000, rng):
     X : int16 array, shape (n, sampling_rate)
     y : int array, shape (n,), 0..n_classes-1
     """
-    words = np.random.default_rng(20).uniform([300, 900], [900, 2600], size=(20, 3, 2))  # Hz
+    # Hz
+    words = np.random.default_rng(20).uniform([300, 900], [900, 2600], size=(20, 3, 2))
     y = rng.permutation(np.arange(n) % n_classes)
     X = np.zeros((n, sampling_rate), dtype=np.int16)
     for row, word in zip(X, y):

@@ -1,7 +1,8 @@
-"""What the papers compare with, chosen by what a trained network makes of the rows: losses, logits or embeddings.
+"""What the papers compare with, chosen by what a trained network makes of the rows: losses, logits
+or embeddings.
 
-Each takes that as `X`; `handful.continual.network_views` computes it. The first k rows are the selection of k, and for
-`FRCL`, which exchanges rows, the best k of its m.
+Each takes that as `X`; `handful.continual.network_views` computes it. The first k rows are the
+selection of k, and for `FRCL`, which exchanges rows, the best k of its m.
 """
 
 import numpy as np
@@ -19,7 +20,8 @@ class Hardest(_EqualWeights):
 
     Attributes
     ----------
-    indices_ : shape (m,), the largest loss first; `fit` takes losses as `X`, shape (n, 1), or several to be added
+    indices_ : shape (m,), the largest loss first; `fit` takes losses as `X`, shape (n, 1), or
+        several to be added
     weights_ : shape (m,), equal, adding up to the total sample_weight
     """
 
@@ -46,7 +48,8 @@ class MaxEntropy(_EqualWeights):
 
 
 class ICaRL(Herding):
-    """Herding within each class, the classes taking turns (Rebuffi et al. 2017, in the normalised embedding).
+    """Herding within each class, the classes taking turns (Rebuffi et al. 2017, in the normalised
+    embedding).
 
     Without labels it is `Herding`.
 
@@ -66,21 +69,25 @@ class ICaRL(Herding):
         if y is None:
             return super()._order(X, y, sample_weight, rng)
         X = unit_rows(X) if self.normalise else X
-        turns, rows = [], []
+        turns = []
+        rows = []
         for label in np.unique(y):
             members = np.flatnonzero(y == label)
             order = herd(X[members], sample_weight[members], min(self.size, len(members)))
             rows.append(members[order])
             turns.append(np.arange(len(order)))
-        rows, turns = np.concatenate(rows), np.concatenate(turns)
+        rows = np.concatenate(rows)
+        turns = np.concatenate(turns)
         return rows[np.argsort(turns, kind="stable")][: self.size]
 
 
 class FRCL(_EqualWeights):
-    """Inducing points of a Gaussian process with linear kernel (FRCL's selection, Titsias et al. 2020).
+    """Inducing points of a Gaussian process with linear kernel (FRCL's selection, Titsias et al.
+    2020).
 
-    Starts from random rows and exchanges them one by one for better ones, by the trace of the posterior covariance
-    of all rows given the chosen ones. Rows are then put into greedy order, the one that lowers the trace most first.
+    Starts from random rows and exchanges them one by one for better ones, by the trace of the
+    posterior covariance of all rows given the chosen ones. Rows are then put into greedy order, the
+    one that lowers the trace most first.
 
     Parameters
     ----------
@@ -112,20 +119,23 @@ class FRCL(_EqualWeights):
         sq_length = np.einsum("ij,ij->i", X, X)
         largest = sq_length.max()
         if not largest > 0:
-            return chosen  # all rows, or their squares, are zero
+            # all rows, or their squares, are zero
+            return chosen
         X = X / np.sqrt(largest)
         noise = self.noise * float((sq_length / largest).mean())
         moment = (X.T * (sample_weight / sample_weight.sum())) @ X
         if self.size < len(X):
             for _ in range(self.n_sweeps):
-                # Each exchange updates the inverse; computing it anew for each sweep keeps rounding from piling up.
+                # Each exchange updates the inverse; computing it anew for each sweep keeps rounding
+                # from piling up.
                 inverse = np.linalg.inv(noise * np.eye(X.shape[1]) + X[chosen].T @ X[chosen])
                 for position in range(self.size):
                     inverse = self._exchange(X, chosen, position, inverse, moment, rng)
         return chosen[_greedy_trace(X[chosen], moment, noise)]
 
     def _exchange(self, X, chosen, position, inverse, moment, rng):
-        # Puts the best of a few random rows and the old one into one place; returns the updated inverse.
+        # Puts the best of a few random rows and the old one into one place; returns the updated
+        # inverse.
         others = rng.integers(len(X), size=self.n_candidates)
         trial = np.append(chosen[position], others[~np.isin(others, chosen)])
         without = _rank_one(inverse, X[chosen[position]], -1.0)
@@ -140,7 +150,8 @@ def _largest(scores, size, rng):
 
 
 def _trace_gains(rows, inverse, moment):
-    # How much the trace of (inverse @ moment) falls if a row joins, by the formula of Sherman and Morrison.
+    # How much the trace of (inverse @ moment) falls if a row joins, by the formula of Sherman and
+    # Morrison.
     V = rows @ inverse
     return np.einsum("ij,ij->i", V @ moment, V) / (1.0 + np.einsum("ij,ij->i", V, rows))
 
@@ -152,7 +163,8 @@ def _rank_one(inverse, row, sign):
 
 def _greedy_trace(rows, moment, noise):
     inverse = np.eye(rows.shape[1]) / noise
-    order, left = [], np.ones(len(rows), dtype=bool)
+    order = []
+    left = np.ones(len(rows), dtype=bool)
     for _ in range(len(rows)):
         gains = np.where(left, _trace_gains(rows, inverse, moment), -np.inf)
         order.append(int(np.argmax(gains)))

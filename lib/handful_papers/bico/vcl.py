@@ -1,4 +1,5 @@
-"""`VCL`: variational continual learning with coresets: the posterior after one task is the prior of the next."""
+"""`VCL`: variational continual learning with coresets: the posterior after one task is the prior of
+the next."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,24 +17,27 @@ from handful_papers.bico.training import train_epochs
 
 @dataclass
 class VCL:
-    """A Bayesian network that learns one task after another (Nguyen et al. 2018; Borsos et al. 2024, Section 5.3).
+    """A Bayesian network that learns one task after another (Nguyen et al. 2018; Borsos et al.
+    2024, Section 5.3).
 
-    All weights of a fully connected network with ReLUs and one head are independent Gaussians, and the posterior after
-    one task is the prior of the next. A few rows of each task, its coreset, take no part in this: a copy of the
-    posterior is tuned on the coresets of all tasks before each prediction, so that no row counts twice.
+    All weights of a fully connected network with ReLUs and one head are independent Gaussians, and
+    the posterior after one task is the prior of the next. A few rows of each task, its coreset,
+    take no part in this: a copy of the posterior is tuned on the coresets of all tasks before each
+    prediction, so that no row counts twice.
 
     Parameters
     ----------
-    selector : Selector that chooses the coresets, such as `BilevelCoreset`; its own `size` and `random_state` are not
-        used. None: no coresets and no tuning
+    selector : Selector that chooses the coresets, such as `BilevelCoreset`; its own `size` and
+        `random_state` are not used. None: no coresets and no tuning
     n_kept : int, rows of each coreset; the paper: 20
     n_classes : int, outputs; labels are 0, ..., n_classes - 1
     hidden : tuple of int, units of each hidden layer; the paper: two layers of 256
     prior_sd : float, standard deviation of the weights before the first task
     start_sd : float, their standard deviation where training on the first task begins; their means
         begin at the weights of an ordinary network trained on that task, as in Nguyen et al.
-    kl_weight : float, factor of the divergence from the prior. 1 is Bayes' rule; below 1 each row counts as
-        ``1 / kl_weight`` rows, for tasks with few rows, which cannot move the many weights from their prior otherwise
+    kl_weight : float, factor of the divergence from the prior. 1 is Bayes' rule; below 1 each row
+        counts as ``1 / kl_weight`` rows, for tasks with few rows, which cannot move the many
+        weights from their prior otherwise
     n_epochs : int, passes over the rows of each task
     n_coreset_epochs : int, passes over the coresets in tuning
     batch_size : int
@@ -43,7 +47,8 @@ class VCL:
 
     Attributes
     ----------
-    posterior_ : list of float32 tensors: mean and log variance of the weights, then of the bias, of each layer in turn
+    posterior_ : list of float32 tensors: mean and log variance of the weights, then of the bias, of
+        each layer in turn
     memories_ : list of `Memory`, the coresets, that of the first task first
     """
 
@@ -68,25 +73,34 @@ class VCL:
         ----------
         X : array, shape (n, d)
         y : int array, shape (n,)
-        view : array, shape (n, k), from which the selector chooses instead of `X`, such as features of a proxy
+        view : array, shape (n, k), from which the selector chooses instead of `X`, such as features
+            of a proxy
 
         Returns
         -------
         self
         """
-        X, y = np.asarray(X, dtype=np.float32), np.asarray(y, dtype=np.int64)
+        X = np.asarray(X, dtype=np.float32)
+        y = np.asarray(y, dtype=np.int64)
         rest = np.arange(len(X))
         first = not hasattr(self, "posterior_")
         if first:
-            self._generator, self.memories_ = as_generator(self.random_state), []
+            self._generator = as_generator(self.random_state)
+            self.memories_ = []
             self._draws = torch.Generator().manual_seed(int(self._generator.integers(2**63)))
         if self.selector is not None:
-            chooser = clone(self.selector).set_params(size=self.n_kept, random_state=self._generator)
-            indices = np.asarray(choose(chooser, X if view is None else view, y, None, self._generator)[0])
+            chooser = clone(self.selector).set_params(
+                size=self.n_kept, random_state=self._generator
+            )
+            indices = np.asarray(
+                choose(chooser, X if view is None else view, y, None, self._generator)[0]
+            )
             self.memories_.append(Memory(X[indices], y[indices], indices))
             rest = np.setdiff1d(rest, indices)
         if first:
-            prior = _gaussians([torch.zeros(shape) for shape in self._shapes(X.shape[1])], self.prior_sd)
+            prior = _gaussians(
+                [torch.zeros(shape) for shape in self._shapes(X.shape[1])], self.prior_sd
+            )
             start = _gaussians(self._point_start(X[rest], y[rest]), self.start_sd)
         else:
             prior = start = self.posterior_
@@ -94,7 +108,8 @@ class VCL:
         return self
 
     def predict_proba(self, X):
-        """Class probabilities, shape (n, n_classes), averaged over draws of the weights tuned on the coresets."""
+        """Class probabilities, shape (n, n_classes), averaged over draws of the weights tuned on
+        the coresets."""
         return self._probabilities(self._tuned(), X)
 
     def predict(self, X):
@@ -106,7 +121,8 @@ class VCL:
         return [shape for a, b in pairwise(widths) for shape in ((a, b), (b,))]
 
     def _point_start(self, X, y):
-        # Weights of an ordinary network of the first task. From random means the noise of the weights hides the data.
+        # Weights of an ordinary network of the first task. From random means the noise of the
+        # weights hides the data.
         means = []
         for shape in self._shapes(X.shape[1]):
             fan_in = shape[0] if len(shape) == 2 else means[-1].shape[0]
@@ -122,7 +138,8 @@ class VCL:
         return [m.detach() for m in means]
 
     def _fit(self, X, y, prior, start, n_epochs):
-        # Minimises KL(q, prior) / n minus the mean log-likelihood: the negative evidence lower bound of a row.
+        # Minimises KL(q, prior) / n minus the mean log-likelihood: the negative evidence lower
+        # bound of a row.
         share = self.kl_weight / len(X)
         q = [t.detach().clone().requires_grad_() for t in start]
 
@@ -133,15 +150,23 @@ class VCL:
         return [t.detach() for t in q]
 
     def _descend(self, parameters, loss, X, y, n_epochs):
-        X, y = torch.as_tensor(X), torch.as_tensor(y)
-        options = dict(batch_size=self.batch_size, learning_rate=self.learning_rate, rng=self._draws)
-        train_epochs(lambda rows: loss(X[rows], y[rows]), parameters, len(X), n_epochs=n_epochs, **options)
+        X = torch.as_tensor(X)
+        y = torch.as_tensor(y)
+        options = dict(
+            batch_size=self.batch_size, learning_rate=self.learning_rate, rng=self._draws
+        )
+        train_epochs(
+            lambda rows: loss(X[rows], y[rows]), parameters, len(X), n_epochs=n_epochs, **options
+        )
 
     def _outputs(self, q, X, first=None):
-        # Draws the outputs of each layer, not its weights: the law is the same for each row, and as rows are then
-        # independent, the gradient varies less. `first`: moments of the first layer, where they are known.
+        # Draws the outputs of each layer, not its weights: the law is the same for each row, and as
+        # rows are then independent, the gradient varies less. `first`: moments of the first layer,
+        # where they are known.
         for i in range(0, len(q), 4):
-            mean, variance = first if first and i == 0 else _moments(q[i : i + 4], X if i == 0 else X.relu())
+            mean, variance = (
+                first if first and i == 0 else _moments(q[i : i + 4], X if i == 0 else X.relu())
+            )
             X = mean + variance.sqrt() * torch.randn(mean.shape, generator=self._draws)
         return X
 
@@ -149,7 +174,8 @@ class VCL:
         if not self.memories_:
             return self.posterior_
         X, y = (np.concatenate([getattr(m, name) for m in self.memories_]) for name in ("X", "y"))
-        state = self._draws.get_state()  # restored, so that a prediction does not change what is learned next
+        # restored, so that a prediction does not change what is learned next
+        state = self._draws.get_state()
         tuned = self._fit(X, y, self.posterior_, self.posterior_, self.n_coreset_epochs)
         self._draws.set_state(state)
         return tuned
@@ -161,7 +187,9 @@ class VCL:
         blocks = []
         for block in X.split(2000):
             first = _moments(q[:4], block)
-            blocks.append(sum(self._outputs(q, block, first).softmax(1) for _ in range(self.n_draws)))
+            blocks.append(
+                sum(self._outputs(q, block, first).softmax(1) for _ in range(self.n_draws))
+            )
         self._draws.set_state(state)
         return (torch.cat(blocks) / self.n_draws).numpy()
 
@@ -178,7 +206,8 @@ def _moments(layer, X):
 
 
 def gaussian_kl(q, p):
-    """KL divergence of q from p in nats, both lists of means and log variances such as `VCL.posterior_`."""
+    """KL divergence of q from p in nats, both lists of means and log variances such as
+    `VCL.posterior_`."""
     total = 0.0
     for mean, log_var, p_mean, p_log_var in zip(q[::2], q[1::2], p[::2], p[1::2]):
         ratio = (log_var - p_log_var).exp() + (mean - p_mean).square() * (-p_log_var).exp()

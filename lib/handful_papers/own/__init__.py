@@ -1,4 +1,5 @@
-"""What is ours and no paper's: questions that users of the library ask, answered on data of our choice.
+"""What is ours and no paper's: questions that users of the library ask, answered on data of our
+choice.
 
 A module and an entry for each figure.
 """

@@ -1,4 +1,5 @@
-"""A handful for any trainer: `AnyEstimatorCoreset` against draws and proxies, six trainers, real data.
+"""A handful for any trainer: `AnyEstimatorCoreset` against draws and proxies, six trainers, real
+data.
 
 Rare classes must be common enough that a uniform draw of the smallest size holds one of their rows.
 """
@@ -14,7 +15,11 @@ from handful.bilevel.trials import class_weights, held_out_loss
 from handful.checks import MAX_SEED
 from handful.data import load, standardise
 from handful.proxies import NTK, RBF, Nystrom, TreeLeaves
-from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import average_precision_score
 from sklearn.neighbors import KNeighborsClassifier
@@ -34,9 +39,12 @@ TRAINERS = {
     "ridge": ("Ridge", Ridge),
 }
 CHOICE = "for_estimator"
-BASELINES = ("uniform", "stratified", "balanced", "kmeans++")  # what the choice is measured by
-CONTROLS = ["best of draws", "more uniform rows", "full"]  # what as many trainings buy without a choice
-N_HELD_OUT = 4000  # rows that judge draws, at most, and at most a third of all: defaults of `AnyEstimatorCoreset`
+# what the choice is measured by
+BASELINES = ("uniform", "stratified", "balanced", "kmeans++")
+# what as many trainings buy without a choice
+CONTROLS = ["best of draws", "more uniform rows", "full"]
+# rows that judge draws, at most, and at most a third of all: defaults of `AnyEstimatorCoreset`
+N_HELD_OUT = 4000
 
 
 @dataclass(frozen=True)
@@ -50,13 +58,15 @@ class Task:
 
 
 def prepare(dataset, seed, *, n, n_test):
-    """Rows of a binary data set, drawn at random and standardised by those to choose from: a `Task`.
+    """Rows of a binary data set, drawn at random and standardised by those to choose from: a
+    `Task`.
 
     Parameters
     ----------
     dataset : str, a name in the registry, whose training and test rows are put together
     seed : int, of the draw
-    n, n_test : int, rows to choose from and to test on, at most; at least a third of them is for tests
+    n, n_test : int, rows to choose from and to test on, at most; at least a third of them is for
+        tests
     """
     data = load(dataset).binary()
     X = data.X if data.X_test is None else np.vstack([data.X, data.X_test])
@@ -68,15 +78,19 @@ def prepare(dataset, seed, *, n, n_test):
 
 
 def regression(task, column):
-    """The task of predicting a column from the others; without a column, the label as a number, 0 or 1."""
+    """The task of predicting a column from the others; without a column, the label as a number, 0
+    or 1."""
     if column is None:
         return Task(task.X, task.y.astype(float), task.X_test, task.y_test.astype(float))
     others = np.delete(np.arange(task.X.shape[1]), column)
-    return Task(task.X[:, others], task.X[:, column], task.X_test[:, others], task.X_test[:, column])
+    return Task(
+        task.X[:, others], task.X[:, column], task.X_test[:, others], task.X_test[:, column]
+    )
 
 
 def size_rows(dataset, size, seed, *, trainers, targets, n, n_test):
-    """Every baseline and the choice made for the trainer, at one size, for every trainer: rows for a sweep.
+    """Every baseline and the choice made for the trainer, at one size, for every trainer: rows for
+    a sweep.
 
     Parameters
     ----------
@@ -87,7 +101,8 @@ def size_rows(dataset, size, seed, *, trainers, targets, n, n_test):
 
     Returns
     -------
-    list of dict with trainer, method, way (that was taken), seconds (of the selection) and the columns of `scores`
+    list of dict with trainer, method, way (that was taken), seconds (of the selection) and the
+    columns of `scores`
     """
     rows = []
     task = prepare(dataset, seed, n=n, n_test=n_test)
@@ -95,30 +110,38 @@ def size_rows(dataset, size, seed, *, trainers, targets, n, n_test):
         for trainer in trainers:
             mine = regression(task, targets.get(dataset)) if trainer == "ridge" else task
             for method in (*BASELINES, "kcenter"):
-                indices, weights, seconds = baseline(method, mine, size, seed, regresses=trainer == "ridge")
+                indices, weights, seconds = baseline(
+                    method, mine, size, seed, regresses=trainer == "ridge"
+                )
                 found = scores(trainer, mine, indices, weights)
                 rows.append(dict(trainer=trainer, method=method, way="-", seconds=seconds) | found)
-            few = AnyEstimatorCoreset(TRAINERS[trainer][1](), size=size, random_state=seed, memory=memory)
+            few = AnyEstimatorCoreset(
+                TRAINERS[trainer][1](), size=size, random_state=seed, memory=memory
+            )
             start = time.perf_counter()
             few.fit(mine.X, mine.y)
             seconds = time.perf_counter() - start
-            way = few.chosen_.rstrip(" 0123456789")  # draws are numbered
+            # draws are numbered
+            way = few.chosen_.rstrip(" 0123456789")
             found = scores(trainer, mine, few.indices_, few.weights_)
             rows.append(dict(trainer=trainer, method=CHOICE, way=way, seconds=seconds) | found)
     return rows
 
 
 def baseline(method, task, size, seed, *, regresses=False):
-    """(indices, weights, seconds) of a draw; what is no uniform draw weighs a class's rows by the class's share.
+    """(indices, weights, seconds) of a draw; what is no uniform draw weighs a class's rows by the
+    class's share.
 
     Targets of a regression have no classes: draws by class are uniform ones there.
     """
     start = time.perf_counter()
-    n, labels = len(task.y), None if regresses else task.y
+    n = len(task.y)
+    labels = None if regresses else task.y
     by_class = UniformCoreset if regresses else StratifiedCoreset
     selectors = {"uniform": UniformCoreset, "kmeans++": KMeansPlusPlus, "kcenter": KCenter}
     few = selectors.get(method, by_class)(size, random_state=seed)
-    alike = None  # each class as heavy as the other
+    # each class as heavy as the other
+    alike = None
     if method == "balanced" and not regresses:
         alike = 1.0 / np.bincount(task.y)[task.y]
     few.fit(task.X, task.y, sample_weight=alike)
@@ -140,8 +163,9 @@ def scores(trainer, task, indices, weights):
 
     Returns
     -------
-    dict with loss (log-loss in nats, of ridge regression the mean squared error over the targets' variance), ap
-    (average precision of class 1, percent) and accuracy (percent), NaN for ridge regression
+    dict with loss (log-loss in nats, of ridge regression the mean squared error over the targets'
+    variance), ap (average precision of class 1, percent) and accuracy (percent), NaN for ridge
+    regression
     """
     model = trained(trainer, task, indices, weights)
     loss = held_out_loss(model, task.X_test, task.y_test)
@@ -153,7 +177,8 @@ def scores(trainer, task, indices, weights):
 
 
 def control_rows(dataset, size, seed, *, n_trainings, trainers, targets, n, n_test):
-    """Every trainer on the best of as many draws, on uniform rows for as many seconds, and on all rows.
+    """Every trainer on the best of as many draws, on uniform rows for as many seconds, and on all
+    rows.
 
     Parameters
     ----------
@@ -164,7 +189,8 @@ def control_rows(dataset, size, seed, *, n_trainings, trainers, targets, n, n_te
 
     Returns
     -------
-    list of dict with trainer, method (of `CONTROLS`), rows (that it is trained on), seconds and the columns of `scores`
+    list of dict with trainer, method (of `CONTROLS`), rows (that it is trained on), seconds and the
+    columns of `scores`
     """
     rows = []
     task = prepare(dataset, seed, n=n, n_test=n_test)
@@ -176,48 +202,62 @@ def control_rows(dataset, size, seed, *, n_trainings, trainers, targets, n, n_te
         start = time.perf_counter()
         trained(trainer, mine, np.arange(n_rows), np.ones(n_rows))
         whole = time.perf_counter() - start
-        more = n_rows if whole <= seconds else int(size + (seconds - one) / (whole - one) * (n_rows - size))
+        more = (
+            n_rows
+            if whole <= seconds
+            else int(size + (seconds - one) / (whole - one) * (n_rows - size))
+        )
         drawn = np.random.default_rng(seed).choice(n_rows, more, replace=False)
         found += [("more uniform rows", drawn, np.full(more, n_rows / more), min(whole, seconds))]
         found += [("full", np.arange(n_rows), np.ones(n_rows), whole)]
         rows += [
-            dict(trainer=trainer, method=method, rows=len(at), seconds=took) | scores(trainer, mine, at, given)
+            dict(trainer=trainer, method=method, rows=len(at), seconds=took)
+            | scores(trainer, mine, at, given)
             for method, at, given, took in found
         ]
     return rows
 
 
 def best_draw(trainer, task, size, seed, n_draws):
-    """The best of `n_draws` draws, stratified where there are classes, by the loss on rows held out.
+    """The best of `n_draws` draws, stratified where there are classes, by the loss on rows held
+    out.
 
     Returns
     -------
     (indices, weights) of the draw; the seconds of all trainings, and of one
     """
-    start, rng = time.perf_counter(), np.random.default_rng(seed)
-    order, regresses = rng.permutation(len(task.y)), trainer == "ridge"
+    start = time.perf_counter()
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(task.y))
+    regresses = trainer == "ridge"
     n_held = min(N_HELD_OUT, len(order) // 3)
-    held, rest = order[:n_held], order[n_held:]
-    pool, least = type(task)(task.X[rest], task.y[rest], None, None), np.inf
+    held = order[:n_held]
+    rest = order[n_held:]
+    pool = type(task)(task.X[rest], task.y[rest], None, None)
+    least = np.inf
     for draw_seed in rng.integers(MAX_SEED, size=n_draws).tolist():
         indices, weights, _ = baseline("stratified", pool, size, draw_seed, regresses=regresses)
         loss = held_out_loss(trained(trainer, pool, indices, weights), task.X[held], task.y[held])
         if loss < least:
-            best, least = (rest[indices], weights * (len(order) / len(rest))), loss
+            best = (rest[indices], weights * (len(order) / len(rest)))
+            least = loss
     seconds = time.perf_counter() - start
     return best, seconds, seconds / n_draws
 
 
 def other_trainers(problem):
-    """A logistic regression joined by others that one may train: at a tenth and ten times the penalty, and one that
-    penalises its intercept."""
+    """A logistic regression joined by others that one may train: at a tenth and ten times the
+    penalty, and one that penalises its intercept."""
     joint = Joint(problem, Logistic(problem.l2 * 0.1))
-    return Joint(Joint(joint, Logistic(problem.l2 * 10)), Logistic(problem.l2, penalise_intercept=True))
+    return Joint(
+        Joint(joint, Logistic(problem.l2 * 10)), Logistic(problem.l2, penalise_intercept=True)
+    )
 
 
 def proxies(n):
     """The selections that `proxy_rows` compares: name -> (selector, proxy or None)."""
-    linear, soft = Logistic(1 / n), Logistic(1e-4)
+    linear = Logistic(1 / n)
+    soft = Logistic(1e-4)
     fitted = TreeLeaves(ExtraTreesClassifier(100, max_leaf_nodes=32))
     features = {"RBF": Nystrom(RBF(), n_landmarks=128), "NTK": Nystrom(NTK(), n_landmarks=128)}
     features |= {"random trees": TreeLeaves(), "fitted trees": fitted}
@@ -234,19 +274,26 @@ def proxies(n):
 
 
 def proxy_rows(dataset, seed, *, size, trainers, n, n_test):
-    """Every proxy, plain and with optimised weights, for every classifier, trained with and without the weights."""
-    task, rows = prepare(dataset, seed, n=n, n_test=n_test), []
+    """Every proxy, plain and with optimised weights, for every classifier, trained with and without
+    the weights."""
+    task = prepare(dataset, seed, n=n, n_test=n_test)
+    rows = []
     for method, (selector, proxy) in proxies(len(task.y)).items():
         few = selector if proxy is None else ProxyCoreset(selector, proxy)
         start = time.perf_counter()
         few.set_params(size=size, random_state=seed).fit(task.X, task.y)
-        seconds, weights, own = time.perf_counter() - start, few.weights_, "optimised"
+        seconds = time.perf_counter() - start
+        weights = few.weights_
+        own = "optimised"
         if selector.weighting != own:
-            weights, own = class_weights(task.y, np.ones(len(task.y)), few.indices_), "by class"
+            weights = class_weights(task.y, np.ones(len(task.y)), few.indices_)
+            own = "by class"
         for trainer in trainers:
             for name, given in {"equal": np.ones(size), own: weights}.items():
                 found = scores(trainer, task, few.indices_, given * (len(task.y) / given.sum()))
-                rows.append(dict(trainer=trainer, method=method, weights=name, seconds=seconds) | found)
+                rows.append(
+                    dict(trainer=trainer, method=method, weights=name, seconds=seconds) | found
+                )
     return rows
 
 
@@ -256,14 +303,19 @@ def relative_loss(rows, against=BASELINES):
     Parameters
     ----------
     rows : DataFrame of `size_rows` with columns dataset, size and seed
-    against : the draws; the best of them is the one of the least mean logarithm of the loss on a data set, over all
-        sizes and seeds. That is chosen with the results at hand, which favours the draws
+    against : the draws; the best of them is the one of the least mean logarithm of the loss on a
+        data set, over all sizes and seeds. That is chosen with the results at hand, which favours
+        the draws
 
     Returns
     -------
     DataFrame with trainer, dataset, seed, best (the draw) and ratio
     """
-    logs = rows.assign(log=np.log(rows.loss)).groupby(["trainer", "dataset", "seed", "method"], sort=False).log.mean()
+    logs = (
+        rows.assign(log=np.log(rows.loss))
+        .groupby(["trainer", "dataset", "seed", "method"], sort=False)
+        .log.mean()
+    )
     wide = logs.unstack("method")
     means = wide[list(against)].groupby(level=["trainer", "dataset"], sort=False).transform("mean")
     best = means.idxmin(axis=1)
@@ -272,8 +324,13 @@ def relative_loss(rows, against=BASELINES):
 
 
 def draw_relative(rows, datasets, unseen):
-    """Loss over the stratified draw's: a panel a trainer, a line a data set; median and quartiles over seeds."""
-    logs = rows.assign(log=np.log(rows.loss)).groupby(["trainer", "dataset", "method", "seed"]).log.mean()
+    """Loss over the stratified draw's: a panel a trainer, a line a data set; median and quartiles
+    over seeds."""
+    logs = (
+        rows.assign(log=np.log(rows.loss))
+        .groupby(["trainer", "dataset", "method", "seed"])
+        .log.mean()
+    )
     ratio = np.exp(logs - logs.xs("stratified", level="method")).rename("ratio").reset_index()
     names = [*datasets, *unseen]
     fig, axes = figure("double", ratio=0.95, nrows=2, ncols=3, sharey=True)
@@ -282,7 +339,12 @@ def draw_relative(rows, datasets, unseen):
         for shift, method in zip(np.linspace(-0.25, 0.25, len(methods)), methods):
             mine = ratio[(ratio.trainer == trainer) & (ratio.method == method)]
             low, middle, high = (
-                mine.groupby("dataset").ratio.quantile([0.25, 0.5, 0.75]).unstack().loc[names].to_numpy().T
+                mine.groupby("dataset")
+                .ratio.quantile([0.25, 0.5, 0.75])
+                .unstack()
+                .loc[names]
+                .to_numpy()
+                .T
             )
             places = np.arange(len(names)) + shift
             style = METHODS.style(method, ls="")
@@ -315,4 +377,6 @@ def evidence(run):
     ratios = relative_loss(run.rows[run.rows.part == "sizes"])
     means = ratios.assign(log=np.log(ratios.ratio)).groupby(["dataset", "seed"]).log.mean()
     aside = {dataset: np.exp(means[dataset].to_numpy()) for dataset in unseen}
-    return {"own-trainer-unseen": Evidence(aside, lacks="" if unseen else "no data set was kept aside")}
+    return {
+        "own-trainer-unseen": Evidence(aside, lacks="" if unseen else "no data set was kept aside")
+    }

@@ -1,4 +1,5 @@
-"""Many clusters of rows that stay on disk: error, seconds and peak memory of VCGMM and of what a user would pick."""
+"""Many clusters of rows that stay on disk: error, seconds and peak memory of VCGMM and of what a
+user would pick."""
 
 import time
 import warnings
@@ -17,17 +18,22 @@ from sklearn.exceptions import ConvergenceWarning
 from handful_papers.own import METHODS
 from handful_papers.style import legend_below, log_ticks, panels
 
-SIDE = 8  # pixels of a patch: 64 columns
-FILE_ROWS = 1 << 18  # rows of each file
-BATCH = 1 << 13  # rows of a batch of MiniBatchKMeans, at most
+# pixels of a patch: 64 columns
+SIDE = 8
+# rows of each file
+FILE_ROWS = 1 << 18
+# rows of a batch of MiniBatchKMeans, at most
+BATCH = 1 << 13
 
 
 def images(data):
-    """What patches are cut from: grey images as uint8, shape (m, height, width), and their `Dataset`."""
+    """What patches are cut from: grey images as uint8, shape (m, height, width), and their
+    `Dataset`."""
     if data == "sample_images":
         dataset = load("sample_patches", size=32, stride=32)
         return dataset.X.reshape(-1, 32, 32, 3).mean(axis=3).astype(np.uint8), dataset
-    dataset, shape = load(data), (-1, 3, 32, 32) if data == "cifar10" else (-1, 1, 28, 28)
+    dataset = load(data)
+    shape = (-1, 3, 32, 32) if data == "cifar10" else (-1, 1, 28, 28)
     return dataset.X.reshape(shape).mean(axis=1).astype(np.uint8), dataset
 
 
@@ -36,20 +42,30 @@ def write_rows(folder, data, n, *, seed):
 
     Parameters
     ----------
-    data : "mixture", a mixture of 5,000 heavy-tailed clusters of unequal weights; "sample_images", "cifar10" or
-        "mnist", patches of 8 x 8 pixels, in grey, from random places of the images, with uniform noise
+    data : "mixture", a mixture of 5,000 heavy-tailed clusters of unequal weights; "sample_images",
+        "cifar10" or "mnist", patches of 8 x 8 pixels, in grey, from random places of the images,
+        with uniform noise
     """
-    rng, n_bytes = np.random.default_rng([seed, n]), 0
+    rng = np.random.default_rng([seed, n])
+    n_bytes = 0
     if data == "mixture":
-        means, share = 2 * rng.normal(size=(5000, SIDE**2)), rng.pareto(1.5, 5000) + 0.1
+        means = 2 * rng.normal(size=(5000, SIDE**2))
+        share = rng.pareto(1.5, 5000) + 0.1
     else:
-        windows = np.lib.stride_tricks.sliding_window_view(images(data)[0], (SIDE, SIDE), axis=(1, 2))
+        windows = np.lib.stride_tricks.sliding_window_view(
+            images(data)[0], (SIDE, SIDE), axis=(1, 2)
+        )
     for i, start in enumerate(range(0, n, FILE_ROWS)):
         m = min(FILE_ROWS, n - start)
         if data == "mixture":
-            X = means[rng.choice(5000, m, p=share / share.sum())] + rng.standard_t(4, size=(m, SIDE**2))
+            X = means[rng.choice(5000, m, p=share / share.sum())] + rng.standard_t(
+                4, size=(m, SIDE**2)
+            )
         else:
-            places = (np.sort(rng.integers(windows.shape[0], size=m)), *rng.integers(windows.shape[1], size=(2, m)))
+            places = (
+                np.sort(rng.integers(windows.shape[0], size=m)),
+                *rng.integers(windows.shape[1], size=(2, m)),
+            )
             X = windows[places].reshape(m, -1) + rng.random((m, SIDE**2))
             X = X[rng.permutation(m)]
         np.save(folder / f"rows{i}.npy", X.astype(np.float32))
@@ -68,19 +84,24 @@ def fit(method, folder, n_clusters, *, size, seed, n_iter=10):
 
     Parameters
     ----------
-    method : "vcgmm" (hardened, on a coreset of `size` draws), "faiss" (`n_iter` iterations on `size` random rows),
-        "minibatch" (scikit-learn's, batches from `size` random rows) or "kmeans" (scikit-learn's, on as many)
+    method : "vcgmm" (hardened, on a coreset of `size` draws), "faiss" (`n_iter` iterations on
+        `size` random rows), "minibatch" (scikit-learn's, batches from `size` random rows) or
+        "kmeans" (scikit-learn's, on as many)
     """
     rng = np.random.default_rng(seed)
     if method == "vcgmm":
-        options = dict(coreset_size=size, assignment="hardened", compute_labels=False, random_state=seed)
+        options = dict(
+            coreset_size=size, assignment="hardened", compute_labels=False, random_state=seed
+        )
         return VCGMM(n_clusters, **options).fit(folder).cluster_centers_
     X = sample(folder, size, rng)
     if method == "faiss":
         import faiss
 
         faiss.omp_set_num_threads(1)
-        options = dict(niter=n_iter, seed=seed + 1, max_points_per_centroid=len(X), min_points_per_centroid=1)
+        options = dict(
+            niter=n_iter, seed=seed + 1, max_points_per_centroid=len(X), min_points_per_centroid=1
+        )
         model = faiss.Kmeans(X.shape[1], n_clusters, **options)
         model.train(X)
         return model.centroids
@@ -95,14 +116,17 @@ def fit(method, folder, n_clusters, *, size, seed, n_iter=10):
 
 
 def measured_fit(method, folder, n_clusters, size, seed, n_iter=10):
-    """`fit` in a process of its own: centres, CPU seconds, and the most megabytes that the process has held.
+    """`fit` in a process of its own: centres, CPU seconds, and the most megabytes that the process
+    has held.
 
     The peak is VmHWM of /proc/self/status, with what importing took, which comes fourth.
     """
     warnings.simplefilter("ignore", ConvergenceWarning)
     few = folder.parent / "few.npy"
-    fit(method, few, 8, size=500, seed=0)  # compiles
-    before, start = peak_megabytes(), time.process_time()
+    # compiles
+    fit(method, few, 8, size=500, seed=0)
+    before = peak_megabytes()
+    start = time.process_time()
     centers = fit(method, folder, n_clusters, size=size, seed=seed, n_iter=n_iter)
     return centers, time.process_time() - start, peak_megabytes(), before
 
@@ -127,9 +151,9 @@ def curve_rows(dataset, seed, *, rows, measured, arms, kmeans_rows):
 
     Returns
     -------
-    list of dict: method, clusters, size (rows or draws), n (rows in the files), error (mean squared distance of
-    measured rows to the nearest centre), seconds (CPU, reading included), megabytes (peak of the process), imports (of
-    these before the fit) and file_megabytes
+    list of dict: method, clusters, size (rows or draws), n (rows in the files), error (mean squared
+    distance of measured rows to the nearest centre), seconds (CPU, reading included), megabytes
+    (peak of the process), imports (of these before the fit) and file_megabytes
     """
     found = []
     with TemporaryDirectory() as name:
@@ -140,27 +164,39 @@ def curve_rows(dataset, seed, *, rows, measured, arms, kmeans_rows):
         held_out = Blocks(folder / "test").take(np.arange(measured)).X
         np.save(folder / "few.npy", held_out[:1000])
         for method, clusters, per_cluster in arms:
-            size = min(per_cluster * clusters, rows if method in ("vcgmm", "faiss") else min(rows, kmeans_rows))
+            size = min(
+                per_cluster * clusters,
+                rows if method in ("vcgmm", "faiss") else min(rows, kmeans_rows),
+            )
             with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
                 job = pool.submit(measured_fit, method, folder / "data", clusters, size, seed)
                 centers, seconds, megabytes, imports = job.result()
             error = quantization_error(held_out, centers.astype(np.float32)) / measured
-            row = dict(method=method, clusters=clusters, size=size, n=rows, error=error, seconds=seconds)
-            found.append(row | dict(megabytes=megabytes, imports=imports, file_megabytes=n_bytes / 2**20))
+            row = dict(
+                method=method, clusters=clusters, size=size, n=rows, error=error, seconds=seconds
+            )
+            found.append(
+                row | dict(megabytes=megabytes, imports=imports, file_megabytes=n_bytes / 2**20)
+            )
     return found
 
 
 def draw(rows, titles):
-    """Error over the best one against CPU seconds, a panel for each data set and number of clusters."""
+    """Error over the best one against CPU seconds, a panel for each data set and number of
+    clusters."""
     means = (
-        rows.groupby(["dataset", "clusters", "method", "size"], sort=False)[["error", "seconds"]].mean().reset_index()
+        rows.groupby(["dataset", "clusters", "method", "size"], sort=False)[["error", "seconds"]]
+        .mean()
+        .reset_index()
     )
     groups = list(means.groupby(["dataset", "clusters"], sort=False))
     fig, axes = panels(len(groups), most=3, ratio=0.8)
     for ax, ((dataset, clusters), part) in zip(axes.flat, groups):
         for method, line in part.groupby("method", sort=False):
             line = line.sort_values("seconds")
-            ax.plot(line.seconds, 100 * (line.error / part.error.min() - 1), **METHODS.style(method))
+            ax.plot(
+                line.seconds, 100 * (line.error / part.error.min() - 1), **METHODS.style(method)
+            )
         ax.set(title=f"{titles[dataset]}, C = {clusters:,}", xscale="log", xlabel="CPU seconds")
         log_ticks(ax.xaxis)
     for ax in axes[:, 0]:

@@ -1,4 +1,5 @@
-"""Where adaptive sampling pays: a torch classifier on imbalanced classes, by steps and by seconds."""
+"""Where adaptive sampling pays: a torch classifier on imbalanced classes, by steps and by
+seconds."""
 
 import time
 from itertools import pairwise
@@ -17,7 +18,8 @@ METHODS_SHOWN = ("uniform", "by class", "fixed mixture", "mixture")
 
 
 class ByClass:
-    """What torch offers: rows drawn so that each class comes as often as the other; the loss takes no weights."""
+    """What torch offers: rows drawn so that each class comes as often as the other; the loss takes
+    no weights."""
 
     def __init__(self, y, *, batch_size, seed):
         self.draws = WeightedRandomSampler(
@@ -33,28 +35,35 @@ class ByClass:
 
 
 def make_sampler(method, y, *, batch_size, seed):
-    """The sampler of a method, one of `METHODS_SHOWN`. Mixtures are of the classes and the uniform distribution."""
+    """The sampler of a method, one of `METHODS_SHOWN`. Mixtures are of the classes and the uniform
+    distribution."""
     options = dict(batch_size=batch_size, random_state=seed)
     if method == "uniform":
         return UniformSampler(len(y), **options)
     if method == "by class":
         return ByClass(y, batch_size=batch_size, seed=seed)
-    return {"fixed mixture": FixedMixture, "mixture": MixtureSampler}[method](group_components(y), **options)
+    return {"fixed mixture": FixedMixture, "mixture": MixtureSampler}[method](
+        group_components(y), **options
+    )
 
 
 def prepare(dataset, seed, *, n, n_test):
-    """Rows of a data set with its classes' shares, standardised: three pairs (X, y) to train, to validate, to test.
+    """Rows of a data set with its classes' shares, standardised: three pairs (X, y) to train, to
+    validate, to test.
 
     Parameters
     ----------
     dataset : str, a name in the registry
     seed : int, of the split
-    n, n_test : int, rows to train on, and rows for each of the others, at most; these are a sixth at least
+    n, n_test : int, rows to train on, and rows for each of the others, at most; these are a sixth
+        at least
     """
     data = load(dataset)
     y = np.unique(data.y, return_inverse=True)[1]
     n_test = min(n_test, len(y) // 6)
-    rows, aside = train_test_split(np.arange(len(y)), test_size=2 * n_test, stratify=y, random_state=seed)
+    rows, aside = train_test_split(
+        np.arange(len(y)), test_size=2 * n_test, stratify=y, random_state=seed
+    )
     if n < len(rows):
         rows, _ = train_test_split(rows, train_size=n, stratify=y[rows], random_state=seed)
     parts = [rows, *train_test_split(aside, test_size=n_test, stratify=y[aside], random_state=seed)]
@@ -62,8 +71,11 @@ def prepare(dataset, seed, *, n, n_test):
     return [(torch.tensor(X, dtype=torch.float32), y[part]) for X, part in zip(tables, parts)]
 
 
-def curve_rows(dataset, method, seed, *, n, n_test, hidden, n_steps, n_marks, batch_size, learning_rates):
-    """A network trained with batches of one method, at the learning rate with the least validation loss in the end.
+def curve_rows(
+    dataset, method, seed, *, n, n_test, hidden, n_steps, n_marks, batch_size, learning_rates
+):
+    """A network trained with batches of one method, at the learning rate with the least validation
+    loss in the end.
 
     Learning rates at which training diverges are passed over.
 
@@ -72,15 +84,17 @@ def curve_rows(dataset, method, seed, *, n, n_test, hidden, n_steps, n_marks, ba
     dataset, seed, n, n_test : as in `prepare`
     method : one of `METHODS_SHOWN`
     hidden : int, units in each of the two hidden layers
-    n_steps, n_marks : int, gradient steps, and at how many of them, evenly spread, the network is judged
+    n_steps, n_marks : int, gradient steps, and at how many of them, evenly spread, the network is
+        judged
     batch_size : int
     learning_rates : list of float, of SGD with momentum .9
 
     Returns
     -------
-    list of dict, one for each mark: step, seconds (CPU time of training so far), learning_rate, log-losses in nats of
-    all rows to train on (train) and of the test rows (test), and ap, the average precision on the test rows in percent:
-    of the rarer one of two classes, otherwise the mean over the classes, one against the others
+    list of dict, one for each mark: step, seconds (CPU time of training so far), learning_rate,
+    log-losses in nats of all rows to train on (train) and of the test rows (test), and ap, the
+    average precision on the test rows in percent: of the rarer one of two classes, otherwise the
+    mean over the classes, one against the others
 
     Raises
     ------
@@ -92,7 +106,9 @@ def curve_rows(dataset, method, seed, *, n, n_test, hidden, n_steps, n_marks, ba
     options = dict(hidden=hidden, marks=marks, batch_size=batch_size, seed=seed)
     curves = [_train(method, parts, learning_rate=rate, **options) for rate in learning_rates]
     if not any(curves):
-        raise ConvergenceError(f"{dataset}, {method}: training diverges at the learning rates {learning_rates}.")
+        raise ConvergenceError(
+            f"{dataset}, {method}: training diverges at the learning rates {learning_rates}."
+        )
     return min(filter(None, curves), key=lambda curve: curve[-1].pop("validation"))
 
 
@@ -102,10 +118,13 @@ def _train(method, parts, *, hidden, marks, batch_size, learning_rate, seed):
     torch.manual_seed(seed)
     widths = [X.shape[1], hidden, hidden, int(y.max()) + 1]
     layers = [layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), nn.ReLU())][:-1]
-    model, targets = nn.Sequential(*layers), torch.tensor(y)
+    model = nn.Sequential(*layers)
+    targets = torch.tensor(y)
     optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=0.9)
     sampler = make_sampler(method, y, batch_size=batch_size, seed=seed)
-    seconds, done, curve = 0.0, 0, []
+    seconds = 0.0
+    done = 0
+    curve = []
     for mark in marks:
         start = time.process_time()
         for _ in range(mark - done):
@@ -118,8 +137,14 @@ def _train(method, parts, *, hidden, marks, batch_size, learning_rate, seed):
             (torch.from_numpy(weights).float() * losses).mean().backward()
             optimizer.step()
             sampler.update(losses.detach().numpy())
-        seconds, done = seconds + time.process_time() - start, mark
-        row = dict(step=int(mark), seconds=seconds, learning_rate=learning_rate, train=_log_loss(model, X, y))
+        seconds = seconds + time.process_time() - start
+        done = mark
+        row = dict(
+            step=int(mark),
+            seconds=seconds,
+            learning_rate=learning_rate,
+            train=_log_loss(model, X, y),
+        )
         curve.append(row | dict(test=_log_loss(model, *test), ap=_precision(model, *test)))
     curve[-1]["validation"] = _log_loss(model, *validation)
     return curve
@@ -132,15 +157,21 @@ def _log_loss(model, X, y):
 
 @torch.no_grad()
 def _precision(model, X, y):
-    shares, counts = model(X).double().softmax(dim=1).numpy(), np.bincount(y)
+    shares = model(X).double().softmax(dim=1).numpy()
+    counts = np.bincount(y)
     classes = [int(np.argmin(counts))] if len(counts) == 2 else range(len(counts))
     return 100.0 * float(np.mean([average_precision_score(y == k, shares[:, k]) for k in classes]))
 
 
 def steps_to(rows, level):
-    """Steps after which a curve first lies at or below a level; one mark more than all where it never does."""
+    """Steps after which a curve first lies at or below a level; one mark more than all where it
+    never does."""
     reached = rows.step[rows.test <= level]
-    return float(reached.iloc[0]) if len(reached) else float(rows.step.iloc[-1] + rows.step.diff().iloc[-1])
+    return (
+        float(reached.iloc[0])
+        if len(reached)
+        else float(rows.step.iloc[-1] + rows.step.diff().iloc[-1])
+    )
 
 
 # --- which numbers decide the claims
@@ -152,7 +183,8 @@ def evidence(run):
 
 
 def _steps_saved(rows):
-    """Steps until the test loss is what uniform batches end with, over their own: data set -> one value a seed."""
+    """Steps until the test loss is what uniform batches end with, over their own: data set -> one
+    value a seed."""
     found = {}
     for (dataset, _), run in rows.groupby(["dataset", "seed"]):
         curves = dict(list(run.groupby("method")))

@@ -1,4 +1,5 @@
-"""A handful that is the posterior: divergence from the posterior of all rows, for six models, tables and a protocol."""
+"""A handful that is the posterior: divergence from the posterior of all rows, for six models,
+tables and a protocol."""
 
 import os
 import time
@@ -42,21 +43,25 @@ def logistic(theta, X, y):
 
 def negative_binomial(theta, X, y):
     """Negative binomial regression; the logarithm of the dispersion stands last."""
-    eta, size = theta[:, :-1] @ X.T, np.exp(theta[:, -1:])
+    eta = theta[:, :-1] @ X.T
+    size = np.exp(theta[:, -1:])
     count = gammaln(y + size) - gammaln(size) - gammaln(y + 1)
     return count + size * np.log(size) + y * eta - (y + size) * np.logaddexp(eta, np.log(size))
 
 
 def nonlinear(theta, X, y):
     """A saturating curve of the first column."""
-    fit = theta[:, :1] + np.exp(theta[:, 1:2]) * np.tanh(X[:, 0] * np.exp(theta[:, 2:3]) + theta[:, 3:4])
+    fit = theta[:, :1] + np.exp(theta[:, 1:2]) * np.tanh(
+        X[:, 0] * np.exp(theta[:, 2:3]) + theta[:, 3:4]
+    )
     return -0.5 * ((y - fit) * np.exp(-theta[:, 4:])) ** 2 - theta[:, 4:]
 
 
 def mixture(theta, X):
     """Two Gaussians: means, logarithms of deviations, log odds of the first."""
     first, second = (
-        -0.5 * ((X[:, 0] - theta[:, [m]]) * np.exp(-theta[:, [s]])) ** 2 - theta[:, [s]] for m, s in ((0, 2), (1, 3))
+        -0.5 * ((X[:, 0] - theta[:, [m]]) * np.exp(-theta[:, [s]])) ** 2 - theta[:, [s]]
+        for m, s in ((0, 2), (1, 3))
     )
     return np.logaddexp(log_expit(theta[:, 4:]) + first, log_expit(-theta[:, 4:]) + second)
 
@@ -79,7 +84,8 @@ class SoftplusLink(Link):
 
     def derivatives(self, Z, Y):
         """As `Link.derivatives`."""
-        p, rate = expit(Z), np.maximum(np.logaddexp(0, Z), 1e-300)
+        p = expit(Z)
+        rate = np.maximum(np.logaddexp(0, Z), 1e-300)
         return (1 - Y / rate) * p, ((1 - Y / rate) * p * (1 - p) + Y * (p / rate) ** 2)[:, :, None]
 
 
@@ -89,7 +95,12 @@ def generated(model, n, seed):
     X = np.column_stack([rng.standard_t(5, size=(n, 8)) / np.sqrt(5 / 3), np.ones(n)])
     b = rng.normal(size=9) * 0.4
     if model == "poisson":
-        return poisson, X, rng.poisson(np.exp(np.clip(0.6 * X @ b, -8, 4))).astype(float), np.zeros(9)
+        return (
+            poisson,
+            X,
+            rng.poisson(np.exp(np.clip(0.6 * X @ b, -8, 4))).astype(float),
+            np.zeros(9),
+        )
     if model == "student":
         return student, X, X @ b + 0.7 * rng.standard_t(3, size=n), np.zeros(11)
     if model == "negative binomial":
@@ -101,30 +112,39 @@ def generated(model, n, seed):
         y = (rng.random(n) < 1 / (1 + np.exp(-eta))).astype(float)
         return logistic, np.column_stack([X[:, :5], np.eye(20)[group]]), y, np.zeros(25)
     if model == "nonlinear":
-        return nonlinear, X, b[0] + abs(b[1]) * np.tanh(1.5 * X[:, 0]) + 0.3 * rng.normal(size=n), np.zeros(5)
+        return (
+            nonlinear,
+            X,
+            b[0] + abs(b[1]) * np.tanh(1.5 * X[:, 0]) + 0.3 * rng.normal(size=n),
+            np.zeros(5),
+        )
     x = np.where(rng.random(n) < 0.35, rng.normal(-1, 0.7, n), rng.normal(1.2, 0.9, n))
     return mixture, x[:, None], None, np.array([-1.0, 1.0, -0.3, -0.3, -0.5])
 
 
 def table(dataset, n, seed, columns=None):
-    """At most n rows of a data set, standardised, and whether they are of the most frequent class."""
+    """At most n rows of a data set, standardised, and whether they are of the most frequent
+    class."""
     data = load(dataset)
     X = np.asarray(data.X.todense() if hasattr(data.X, "todense") else data.X, float)[:, :columns]
     codes = np.unique(data.y, return_inverse=True)[1]
     rows = np.random.default_rng(seed).permutation(len(X))[:n]
-    X, y = X[rows], (codes == np.bincount(codes).argmax())[rows].astype(int)
+    X = X[rows]
+    y = (codes == np.bincount(codes).argmax())[rows].astype(int)
     X = X[:, X.std(0) > 0]
     return (X - X.mean(0)) / X.std(0), y
 
 
 class Truth:
-    """A posterior, by draws of a multivariate t around its mode that are weighted over all of its rows."""
+    """A posterior, by draws of a multivariate t around its mode that are weighted over all of its
+    rows."""
 
     def __init__(self, problem, X, y, prior, start, rng, n_draws, weights=None, freedom=20):
         model, target = likelihood(problem, y)
         self.rows = Rows(model, X, target, np.ones(len(X)) if weights is None else weights)
         self.pilot, self.log_prior, counts = find_pilot(self.rows, prior, start)
-        self.n_terms, d = len(counts) + np.count_nonzero(np.tril(counts)), len(counts)
+        self.n_terms = len(counts) + np.count_nonzero(np.tril(counts))
+        d = len(counts)
         chi = np.sqrt(rng.chisquare(freedom, (n_draws, 1)) / freedom)
         self.z = rng.standard_normal((n_draws, d)) / chi
         self.theta = self.pilot.modes[0] + self.z @ self.pilot.roots[0].T
@@ -147,11 +167,15 @@ class Truth:
         return self.rows.take(indices, weights).sums(self.theta) + self.log_prior(self.theta)
 
     def log_z(self, log_density=None):
-        """Logarithm of the integral of a density, this posterior's own if None, up to what all of its size share."""
-        return logsumexp((self.full if log_density is None else log_density) - self.proposal) - np.log(len(self.z))
+        """Logarithm of the integral of a density, this posterior's own if None, up to what all of
+        its size share."""
+        return logsumexp(
+            (self.full if log_density is None else log_density) - self.proposal
+        ) - np.log(len(self.z))
 
     def divergence(self, log_density, log_z=None):
-        """Divergence from this posterior to another, in nats; `log_z` is for one that lies elsewhere."""
+        """Divergence from this posterior to another, in nats; `log_z` is for one that lies
+        elsewhere."""
         log_z = self.log_z(log_density) if log_z is None else log_z
         return float(self.weights @ (self.full - log_density) - self.log_z() + log_z)
 
@@ -173,37 +197,57 @@ def problem_of(what, n, seed, columns):
 
 
 def random_rows(truth, problem, X, y, prior, start, rng, n_draws):
-    """3,000 random rows, of few a third, that stand for all by their weights: how many, and their posterior."""
+    """3,000 random rows, of few a third, that stand for all by their weights: how many, and their
+    posterior."""
     few = rng.choice(len(X), min(3000, len(X) // 3), replace=False)
     weights = np.full(len(few), len(X) / len(few))
-    return len(few), Truth(problem, X[few], None if y is None else y[few], prior, start, rng, n_draws, weights)
+    return len(few), Truth(
+        problem, X[few], None if y is None else y[few], prior, start, rng, n_draws, weights
+    )
 
 
 def posterior_rows(what, seed, *, n, n_draws, multiples, columns=None):
-    """Rows of one model, table or protocol: a dict for each number of matched rows, and for each control.
+    """Rows of one model, table or protocol: a dict for each number of matched rows, and for each
+    control.
 
     Parameters
     ----------
-    what : one of `MODELS`, a data set of the registry (logistic regression), or "bike_poisson" (the published protocol)
+    what : one of `MODELS`, a data set of the registry (logistic regression), or "bike_poisson" (the
+        published protocol)
     seed : int
     n : int, rows at most
     n_draws : int, that tell the divergence
-    multiples : list of float; as many equations as so many times the first- and second-order terms, and one
+    multiples : list of float; as many equations as so many times the first- and second-order terms,
+        and one
     columns : int or None, the columns of a table that are used, at most
     """
     rng = np.random.default_rng([seed, 7])
     problem, X, y, start, prior = problem_of(what, n, seed, columns)
     truth = Truth(problem, X, y, prior, start, rng, n_draws)
     same = dict(
-        what=what, n=len(X), d=truth.theta.shape[1], n_terms=truth.n_terms, n_effective=1 / (truth.weights**2).sum()
+        what=what,
+        n=len(X),
+        d=truth.theta.shape[1],
+        n_terms=truth.n_terms,
+        n_effective=1 / (truth.weights**2).sum(),
     )
     found = [same | dict(method="laplace", rows=0, kl=truth.divergence(-0.5 * (truth.z**2).sum(1)))]
     m, random = random_rows(truth, problem, X, y, prior, start, rng, n_draws)
-    found.append(same | dict(method="uniform", rows=m, kl=truth.divergence(random.of(truth.theta), random.log_z())))
+    found.append(
+        same
+        | dict(
+            method="uniform", rows=m, kl=truth.divergence(random.of(truth.theta), random.log_z())
+        )
+    )
     for multiple in multiples:
         start_time = time.process_time()
         selector = MatchedCoreset(
-            problem, at="posterior", size=int(multiple * truth.n_terms) + 1, prior=prior, start=start, random_state=seed
+            problem,
+            at="posterior",
+            size=int(multiple * truth.n_terms) + 1,
+            prior=prior,
+            start=start,
+            random_state=seed,
         )
         with warnings.catch_warnings():
             # What too few equations cost is what the least of the multiples is there to measure.
@@ -213,8 +257,15 @@ def posterior_rows(what, seed, *, n, n_draws, multiples, columns=None):
         density = truth.of_rows(matched.indices_, matched.weights_)
         w = truth.normalised(density)
         draws = truth.theta[rng.choice(n_draws, 1000, p=w)]
-        row = dict(method="matched", rows=len(matched.indices_), multiple=multiple, kl=truth.divergence(density))
-        row |= dict(kl_estimated=matched.kl_, seconds=seconds, verdict=matched.check(draws, X, y).verdict)
+        row = dict(
+            method="matched",
+            rows=len(matched.indices_),
+            multiple=multiple,
+            kl=truth.divergence(density),
+        )
+        row |= dict(
+            kl_estimated=matched.kl_, seconds=seconds, verdict=matched.check(draws, X, y).verdict
+        )
         if what == "bike_poisson":
             stan = data_moments()
             row["kl_stan"] = two_moments(truth.moments(density), stan)
@@ -224,17 +275,21 @@ def posterior_rows(what, seed, *, n, n_draws, multiples, columns=None):
 
 
 def marginal_rows(what, seed, *, n, n_draws, columns=None, n_points=121):
-    """The marginal of the coefficient that is largest at the mode, a dict for each method and point of its axis.
+    """The marginal of the coefficient that is largest at the mode, a dict for each method and point
+    of its axis.
 
     Parameters
     ----------
-    what, n, n_draws, columns : as in `posterior_rows`; the rows are matched at `MatchedCoreset`'s own choice of size
+    what, n, n_draws, columns : as in `posterior_rows`; the rows are matched at `MatchedCoreset`'s
+        own choice of size
     n_points : int, over four standard deviations around the means of all methods
     """
     rng = np.random.default_rng([seed, 8])
     problem, X, y, start, prior = problem_of(what, n, seed, columns)
     truth = Truth(problem, X, y, prior, start, rng, n_draws)
-    matched = MatchedCoreset(problem, at="posterior", prior=prior, start=start, random_state=seed).fit(X, y)
+    matched = MatchedCoreset(
+        problem, at="posterior", prior=prior, start=start, random_state=seed
+    ).fit(X, y)
     m, random = random_rows(truth, problem, X, y, prior, start, rng, n_draws)
     of_matched = truth.normalised(truth.of_rows(matched.indices_, matched.weights_))
     which = int(np.argmax(np.abs(truth.pilot.modes[0])))
@@ -243,7 +298,9 @@ def marginal_rows(what, seed, *, n, n_draws, columns=None, n_points=121):
         "matched": (len(matched.indices_), truth.theta[:, which], of_matched),
         "uniform": (m, random.theta[:, which], random.weights),
     }
-    centers = {method: (w @ x, np.sqrt(w @ (x - w @ x) ** 2)) for method, (_, x, w) in draws.items()}
+    centers = {
+        method: (w @ x, np.sqrt(w @ (x - w @ x) ** 2)) for method, (_, x, w) in draws.items()
+    }
     low = min(mean - 4 * deviation for mean, deviation in centers.values())
     high = max(mean + 4 * deviation for mean, deviation in centers.values())
     grid = np.linspace(low, high, n_points)
@@ -263,19 +320,23 @@ def data_moments():
 
 def two_moments(a, b):
     """Divergence between the Gaussians of two means and covariances, KL(a || b), in nats."""
-    inverse, move = np.linalg.inv(b[1]), a[0] - b[0]
+    inverse = np.linalg.inv(b[1])
+    move = a[0] - b[0]
     ratio = inverse @ a[1]
-    return float(0.5 * (np.trace(ratio) - len(move) + move @ inverse @ move - np.linalg.slogdet(ratio)[1]))
+    return float(
+        0.5 * (np.trace(ratio) - len(move) + move @ inverse @ move - np.linalg.slogdet(ratio)[1])
+    )
 
 
 # --- Hamiltonian Monte Carlo
 
 
 def chain_rows(seed, *, n, d, n_warmup, n_draws, everything):
-    """NUTS (NumPyro) for logistic regression on generated rows: on the matched rows, and on all: a dict for each.
+    """NUTS (NumPyro) for logistic regression on generated rows: on the matched rows, and on all: a
+    dict for each.
 
-    A chain on ten rows comes first, untimed: what JAX takes once in a process, to start, belongs to neither arm. What
-    it takes to compile a chain for its number of rows is in the seconds of both.
+    A chain on ten rows comes first, untimed: what JAX takes once in a process, to start, belongs to
+    neither arm. What it takes to compile a chain for its number of rows is in the seconds of both.
 
     Parameters
     ----------
@@ -299,22 +360,29 @@ def chain_rows(seed, *, n, d, n_warmup, n_draws, everything):
     choosing = time.process_time() - start
 
     def model(A, y, w):
-        theta = numpyro.sample("theta", numpyro.distributions.Normal(0, 1).expand([d + 1]).to_event(1))
+        theta = numpyro.sample(
+            "theta", numpyro.distributions.Normal(0, 1).expand([d + 1]).to_event(1)
+        )
         eta = A @ theta
         numpyro.factor("likelihood", (w * (y * eta - jax.numpy.logaddexp(0.0, eta))).sum())
 
     def chain(X, y, w):
-        kernel = NUTS(model, dense_mass=True, init_strategy=init_to_value(values={"theta": matched.modes_[0]}))
+        kernel = NUTS(
+            model, dense_mass=True, init_strategy=init_to_value(values={"theta": matched.modes_[0]})
+        )
         run = MCMC(kernel, num_warmup=n_warmup, num_samples=n_draws, progress_bar=False)
         start = time.process_time()
         run.run(jax.random.PRNGKey(seed), np.column_stack([X, np.ones(len(X))]), y, w)
         return np.asarray(run.get_samples()["theta"]), time.process_time() - start
 
-    chain(X[:10], y[:10], np.ones(10))  # starts JAX
+    # starts JAX
+    chain(X[:10], y[:10], np.ones(10))
     draws, seconds = chain(*matched.take(X, y))
     said = matched.check(draws, X, y)
     same = dict(what="NUTS", n=n, d=d + 1)
-    row = same | dict(method="matched", rows=len(matched.indices_), seconds=choosing, chain=seconds, kl=said.kl)
+    row = same | dict(
+        method="matched", rows=len(matched.indices_), seconds=choosing, chain=seconds, kl=said.kl
+    )
     found = [row | dict(verdict=said.verdict, n_effective=said.n_effective, pareto_k=said.pareto_k)]
     if everything:
         found.append(same | dict(method="full", rows=n, chain=chain(X, y, np.ones(n))[1]))
@@ -337,6 +405,8 @@ def evidence(run):
         none = {"": (wide["full"] / wide["matched"]).to_numpy()}
     return {
         "own-posterior-divergence": {what: one.kl.to_numpy() for what, one in by_what.items()},
-        "own-posterior-estimate": ((told.kl_estimated / told.kl - 1.25).abs() < 0.75).astype(float).to_numpy(),
+        "own-posterior-estimate": ((told.kl_estimated / told.kl - 1.25).abs() < 0.75)
+        .astype(float)
+        .to_numpy(),
         "own-posterior-seconds": none,
     }

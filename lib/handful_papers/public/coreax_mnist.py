@@ -1,4 +1,5 @@
-"""coreax's table on MNIST: rows are chosen, a small network is trained on them, and its test accuracy is compared."""
+"""coreax's table on MNIST: rows are chosen, a small network is trained on them, and its test
+accuracy is compared."""
 
 import time
 import tracemalloc
@@ -14,13 +15,18 @@ from handful_papers.published import published
 
 ITEM = "coreax, MNIST"
 RANDOM = "Random Sample"
-LABEL_FREE, LABELLED = ("uniform", "medoids"), ("stratified", "medoids by class", "bilevel")
+LABEL_FREE = ("uniform", "medoids")
+LABELLED = ("stratified", "medoids by class", "bilevel")
 METHODS_SHOWN = (*LABEL_FREE, *LABELLED, "rs2")
-RAW = ("uniform", "stratified", "rs2")  # look at no component
+# look at no component
+RAW = ("uniform", "stratified", "rs2")
 WAYS = {"test": "stopped on the test set, as published", "valid": "stopped on a validation split"}
-COMPONENTS = 50  # principal components in which rows are chosen, where the data have as many
-IMAGES = ("mnist", "digits", "cifar10")  # brought to 0 to 1; the columns of all other data are standardised
-TESTED = 10_000  # rows of a test set, at most: MNIST's
+# principal components in which rows are chosen, where the data have as many
+COMPONENTS = 50
+# brought to 0 to 1; the columns of all other data are standardised
+IMAGES = ("mnist", "digits", "cifar10")
+# rows of a test set, at most: MNIST's
+TESTED = 10_000
 
 
 # --- the data, and the rows that are chosen
@@ -30,12 +36,13 @@ TESTED = 10_000  # rows of a test set, at most: MNIST's
 def tables(dataset, n_valid, seed):
     """Rows and labels of the pool, the validation split and the test set: three pairs; cached.
 
-    Pixels are from 0 to 1, other columns standardised by the pool; labels are 0, 1, ... Of a test set of more than
-    `TESTED` rows as many are drawn, the same for all seeds.
+    Pixels are from 0 to 1, other columns standardised by the pool; labels are 0, 1, ... Of a test
+    set of more than `TESTED` rows as many are drawn, the same for all seeds.
     """
     data = split(load(dataset), test_size=0.2, random_state=0)
     valid = np.isin(
-        np.arange(len(data.y)), np.random.default_rng((seed, 1)).choice(len(data.y), n_valid, replace=False)
+        np.arange(len(data.y)),
+        np.random.default_rng((seed, 1)).choice(len(data.y), n_valid, replace=False),
     )
     tested = np.arange(len(data.y_test))
     if len(tested) > TESTED:
@@ -46,7 +53,9 @@ def tables(dataset, n_valid, seed):
     else:
         parts = standardise(*parts, dtype=np.float32)
     labels = np.unique(data.y)
-    found = (np.searchsorted(labels, y) for y in (data.y[~valid], data.y[valid], data.y_test[tested]))
+    found = (
+        np.searchsorted(labels, y) for y in (data.y[~valid], data.y[valid], data.y_test[tested])
+    )
     return list(zip(parts, found))
 
 
@@ -76,22 +85,29 @@ def choose(method, m, P, y, *, n_pool, seed):
         return StratifiedCoreset(m, random_state=seed).fit(P, y).indices_
     if method == "medoids":
         return Medoids(m, random_state=seed).fit(P).indices_
-    if method == "medoids by class":  # as many of each class, to one
+    # as many of each class, to one
+    if method == "medoids by class":
         labels = np.unique(y)
         sizes = np.bincount(np.arange(m) % len(labels))
         own = [np.flatnonzero(y == label) for label in labels[: len(sizes)]]
-        return np.concatenate([of[Medoids(k, random_state=seed).fit(P[of]).indices_] for of, k in zip(own, sizes)])
+        return np.concatenate(
+            [of[Medoids(k, random_state=seed).fit(P[of]).indices_] for of, k in zip(own, sizes)]
+        )
     pool = np.random.default_rng((seed, 2)).permutation(len(y))[:n_pool]
     Z = P[pool] / (P[pool].std() * P.shape[1] ** 0.5)
     features = Nystrom(RBF(gamma=0.25), n_landmarks=300, random_state=seed).fit_transform(Z)
-    few = BilevelCoreset(Logistic(l2=1e-3), size=m, weighting="binary", random_state=seed).fit(features, y[pool])
+    few = BilevelCoreset(Logistic(l2=1e-3), size=m, weighting="binary", random_state=seed).fit(
+        features, y[pool]
+    )
     return pool[few.indices_]
 
 
 def mebibytes(method, m, X, y, **options):
-    """Peak of what a choice allocates beside X and y, the components' included, in MiB, as tracemalloc sees it.
+    """Peak of what a choice allocates beside X and y, the components' included, in MiB, as
+    tracemalloc sees it.
 
-    It sees numpy's arrays and Python's objects, and not what compiled code takes for itself: buffers of BLAS and numba.
+    It sees numpy's arrays and Python's objects, and not what compiled code takes for itself:
+    buffers of BLAS and numba.
     """
     tracemalloc.start()
     try:
@@ -105,11 +121,12 @@ def mebibytes(method, m, X, y, **options):
 
 
 def train(few, valid, test, seed, *, n_epochs=100, patience=5, min_delta=1e-3):
-    """Accuracies of the network of coreax's benchmark on a test set, in per cent: stopped in each of the `WAYS`.
+    """Accuracies of the network of coreax's benchmark on a test set, in per cent: stopped in each
+    of the `WAYS`.
 
-    d-64-k (784-64-10 on MNIST) with dropout .2 and batch norm, AdamW at 1e-3 with decay 1e-5, batches of
-    min(m // 2, 64) rows in a fixed order. An epoch is the best so far if its accuracy is above the best by more than
-    `min_delta`; training ends after `patience` epochs without one.
+    d-64-k (784-64-10 on MNIST) with dropout .2 and batch norm, AdamW at 1e-3 with decay 1e-5,
+    batches of min(m // 2, 64) rows in a fixed order. An epoch is the best so far if its accuracy is
+    above the best by more than `min_delta`; training ends after `patience` epochs without one.
 
     Parameters
     ----------
@@ -126,16 +143,24 @@ def train(few, valid, test, seed, *, n_epochs=100, patience=5, min_delta=1e-3):
 
     torch.manual_seed(seed)
     valid, test = ([torch.from_numpy(part) for part in pair] for pair in (valid, test))
-    d, k = test[0].shape[1], int(test[1].max()) + 1
+    d = test[0].shape[1]
+    k = int(test[1].max()) + 1
     net = nn.Sequential(
-        nn.Linear(d, 64), nn.Dropout(0.2), nn.BatchNorm1d(64, momentum=0.01), nn.ReLU(), nn.Linear(64, k)
+        nn.Linear(d, 64),
+        nn.Dropout(0.2),
+        nn.BatchNorm1d(64, momentum=0.01),
+        nn.ReLU(),
+        nn.Linear(64, k),
     )
-    for layer in (net[0], net[4]):  # flax's start: a normal, cut at two deviations, of variance 1 / fan-in
+    # flax's start: a normal, cut at two deviations, of variance 1 / fan-in
+    for layer in (net[0], net[4]):
         sd = layer.in_features**-0.5 / 0.87962566
         nn.init.trunc_normal_(layer.weight, std=sd, a=-2 * sd, b=2 * sd)
         nn.init.zeros_(layer.bias)
     optimiser = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=1e-5)
-    best, found, waited = dict.fromkeys(WAYS, 0.0), dict.fromkeys(WAYS, 0.0), dict.fromkeys(WAYS, 0)
+    best = dict.fromkeys(WAYS, 0.0)
+    found = dict.fromkeys(WAYS, 0.0)
+    waited = dict.fromkeys(WAYS, 0)
 
     def accuracy(pair):
         with torch.no_grad():
@@ -147,7 +172,9 @@ def train(few, valid, test, seed, *, n_epochs=100, patience=5, min_delta=1e-3):
         net.train()
         for start in range(0, len(b) - size + 1, size):
             optimiser.zero_grad()
-            loss = nn.functional.cross_entropy(net(A[start : start + size]), b[start : start + size])
+            loss = nn.functional.cross_entropy(
+                net(A[start : start + size]), b[start : start + size]
+            )
             loss.backward()
             optimiser.step()
         net.eval()
@@ -158,7 +185,8 @@ def train(few, valid, test, seed, *, n_epochs=100, patience=5, min_delta=1e-3):
             better = now[way] > best[way] + min_delta
             waited[way] = 0 if better else waited[way] + 1
             if better:
-                best[way], found[way] = now[way], now["test"]
+                best[way] = now[way]
+                found[way] = now["test"]
         if min(waited.values()) >= patience:
             break
     return {way: 100 * one for way, one in found.items()} | {"epochs": epoch + 1}
@@ -179,12 +207,13 @@ def accuracy_rows(method, seed, *, dataset, sizes, n_valid, n_pool, most):
 
     Returns
     -------
-    list of dict : m, rows, one for each of the `WAYS`, epochs, seconds (CPU) and mib, the peak of `mebibytes`, of seed
-        0 alone: for it rows are chosen once more, as tracing takes time
+    list of dict : m, rows, one for each of the `WAYS`, epochs, seconds (CPU) and mib, the peak of
+        `mebibytes`, of seed 0 alone: for it rows are chosen once more, as tracing takes time
     """
     (X, y), valid, test = tables(dataset, n_valid, seed)
     P, before = (X, 0.0) if method in RAW else components_of(dataset, n_valid, seed)
-    rows, options = [], dict(n_pool=n_pool, seed=seed)
+    rows = []
+    options = dict(n_pool=n_pool, seed=seed)
     for m in sizes:
         if method == "bilevel" and m > most:
             continue
@@ -198,7 +227,9 @@ def accuracy_rows(method, seed, *, dataset, sizes, n_valid, n_pool, most):
             return X[of], y[of]
 
         found = dict(m=m, rows=len(chosen), **train(few, valid, test, seed), seconds=seconds)
-        rows.append(found | dict(mib=mebibytes(method, m, X, y, **options) if seed == 0 else np.nan))
+        rows.append(
+            found | dict(mib=mebibytes(method, m, X, y, **options) if seed == 0 else np.nan)
+        )
     return rows
 
 
@@ -214,7 +245,8 @@ def printed():
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    rows, best = run.rows[run.rows.dataset == run.parameters["dataset"]], printed().max()
+    rows = run.rows[run.rows.dataset == run.parameters["dataset"]]
+    best = printed().max()
 
     def of(method):
         return rows[rows.method == method].pivot(index="seed", columns="m", values="test")
@@ -222,7 +254,8 @@ def evidence(run):
     def over(a, values):
         return {f"m={m}": (a[m] - values[m]).to_numpy() for m in a if m in values}
 
-    medoids, by_class = of("medoids"), of("medoids by class")
+    medoids = of("medoids")
+    by_class = of("medoids by class")
     return {
         "public-coreax-label-free": over(medoids, best),
         "public-coreax-fresh": over(of("rs2"), by_class.where(by_class > medoids, medoids)),

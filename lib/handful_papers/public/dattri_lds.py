@@ -1,4 +1,5 @@
-"""dattri's attribution table: how well scores of rows foretell what training on random halves does to predictions."""
+"""dattri's attribution table: how well scores of rows foretell what training on random halves does
+to predictions."""
 
 import time
 
@@ -12,10 +13,14 @@ from handful_papers.public.unrolled import unrolled
 from handful_papers.published import published
 
 ITEM = "dattri, MNIST, logistic regression"
-SCALE = {"mnist": (0.1307, 0.3081)}  # mean and deviation of the pixels, as the benchmark takes them
-BATCH, RATE = 32, 0.01
-CHECKPOINTS = 10  # trainings whose gradients "TracIn" multiplies
-FEW = 1e-6  # the penalty of `unrolled`: none to speak of, as in the benchmark
+# mean and deviation of the pixels, as the benchmark takes them
+SCALE = {"mnist": (0.1307, 0.3081)}
+BATCH = 32
+RATE = 0.01
+# trainings whose gradients "TracIn" multiplies
+CHECKPOINTS = 10
+# the penalty of `unrolled`: none to speak of, as in the benchmark
+FEW = 1e-6
 
 
 def images(dataset, n, t):
@@ -23,14 +28,21 @@ def images(dataset, n, t):
     data = split(load(dataset), test_size=0.2, random_state=0)
     top = float(data.X.max())
     mean, sd = SCALE.get(dataset, (0.0, 1.0))
-    X, T = (((np.asarray(A, np.float32) / top - mean) / sd).astype(np.float32) for A in (data.X[:n], data.X_test[:t]))
+    X, T = (
+        ((np.asarray(A, np.float32) / top - mean) / sd).astype(np.float32)
+        for A in (data.X[:n], data.X_test[:t])
+    )
     return X, data.y[:n].astype(int), T, data.y_test[:t].astype(int)
 
 
 def trained(X, y, subsets, n_epochs, rng):
-    """Weights (k, d + 1, c) of a softmax regression trained on each of k subsets by SGD from torch's random start."""
-    A, Y = np.column_stack([X, np.ones(len(X), X.dtype)]), np.eye(y.max() + 1, dtype=X.dtype)[y]
-    k, (d, c) = len(subsets), (A.shape[1], Y.shape[1])
+    """Weights (k, d + 1, c) of a softmax regression trained on each of k subsets by SGD from
+    torch's random start."""
+    A = np.column_stack([X, np.ones(len(X), X.dtype)])
+    Y = np.eye(y.max() + 1, dtype=X.dtype)[y]
+    k = len(subsets)
+    d = A.shape[1]
+    c = Y.shape[1]
     W = rng.uniform(-1, 1, (k, d, c)).astype(X.dtype) / np.sqrt(X.dtype.type(d - 1))
     for _ in range(n_epochs):
         orders = np.stack([rng.permutation(rows) for rows in subsets])
@@ -51,27 +63,33 @@ def losses_of(W, T, t):
 def agreements(a, b):
     """Spearman's correlation of two arrays over their first axis, for each column."""
     a, b = (rankdata(of, axis=0) for of in (a, b))
-    a, b = a - a.mean(axis=0), b - b.mean(axis=0)
+    a = a - a.mean(axis=0)
+    b = b - b.mean(axis=0)
     return (a * b).sum(axis=0) / np.sqrt((a**2).sum(axis=0) * (b**2).sum(axis=0))
 
 
 def lds(scores, subsets, losses):
-    """Linear datamodeling scores: the summed scores of a subset against the test losses of training on it, by ranks."""
+    """Linear datamodeling scores: the summed scores of a subset against the test losses of training
+    on it, by ranks."""
     return agreements(np.stack([scores[rows].sum(axis=0) for rows in subsets]), -losses)
 
 
 def gradient_products(X, y, T, t, W):
-    """TracIn's product of each row's gradient with each test row's, summed over weights (k, d + 1, c)."""
+    """TracIn's product of each row's gradient with each test row's, summed over weights (k, d + 1,
+    c)."""
     k = y.max() + 1
     products = 0.0
     for one in W:
-        slopes, tests = (softmax(A @ one[:-1] + one[-1], axis=-1) - np.eye(k)[b] for A, b in ((X, y), (T, t)))
+        slopes, tests = (
+            softmax(A @ one[:-1] + one[-1], axis=-1) - np.eye(k)[b] for A, b in ((X, y), (T, t))
+        )
         products = products + (X @ T.T + 1) * (slopes @ tests.T)
     return products
 
 
 def score_rows(dataset, seed, *, n, t, n_subsets, n_epochs, n_replays, penalties, components):
-    """LDS of each score against one truth, and the agreement of that truth with a second one on the same subsets.
+    """LDS of each score against one truth, and the agreement of that truth with a second one on the
+    same subsets.
 
     Parameters
     ----------
@@ -98,7 +116,9 @@ def score_rows(dataset, seed, *, n, t, n_subsets, n_epochs, n_replays, penalties
 
     def add(method, start, scores, l2=0.0):
         seconds = time.process_time() - start
-        found.append(dict(method=method, l2=l2, lds=lds(scores, subsets, losses).mean(), seconds=seconds))
+        found.append(
+            dict(method=method, l2=l2, lds=lds(scores, subsets, losses).mean(), seconds=seconds)
+        )
 
     add("random", time.process_time(), rng.normal(size=(n, len(T))))
     start = time.process_time()
@@ -111,9 +131,12 @@ def score_rows(dataset, seed, *, n, t, n_subsets, n_epochs, n_replays, penalties
         add("influence", start, influence(Logistic(l2=l2), P, y, Q, b), l2)
         start = time.process_time()
     options = dict(n_epochs=n_epochs // 2, batch_size=BATCH, learning_rate=RATE, n_replays=1)
-    total, start = 0.0, time.process_time()
+    total = 0.0
+    start = time.process_time()
     for replay in range(n_replays):
-        total = total + unrolled(Logistic(l2=FEW), P, y, Q, b, random_state=n_replays * seed + replay, **options)
+        total = total + unrolled(
+            Logistic(l2=FEW), P, y, Q, b, random_state=n_replays * seed + replay, **options
+        )
         if replay in (0, n_replays - 1):
             add("unrolled, one replay" if replay == 0 else "unrolled, mean", start, total)
     return [row | dict(share=row["lds"] / ceiling if ceiling else 0.0) for row in found]
@@ -130,12 +153,14 @@ def printed(item=ITEM):
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    rows, theirs = run.rows, printed()
+    rows = run.rows
+    theirs = printed()
 
     def of(method):
         return rows[rows.method == method].groupby(["l2", "seed"]).lds.mean().unstack("l2")
 
-    one, tuned = of("unrolled, one replay")[0.0], of("influence").max(axis=1)
+    one = of("unrolled, one replay")[0.0]
+    tuned = of("influence").max(axis=1)
     return {
         "public-lds-published": (one - theirs.max()).to_numpy(),
         "public-lds-influence": (one - tuned).to_numpy(),

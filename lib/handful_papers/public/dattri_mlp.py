@@ -1,4 +1,5 @@
-"""dattri's attribution table of a network: scores from the tangent kernel of a network that has hardly been trained."""
+"""dattri's attribution table of a network: scores from the tangent kernel of a network that has
+hardly been trained."""
 
 import time
 from functools import partial
@@ -12,28 +13,38 @@ from handful_papers.public import dattri_lds
 from handful_papers.public.dattri_lds import agreements, images, lds
 from handful_papers.public.network_influence import network_influence
 
-BATCH, RATE, MOMENTUM, DROPOUT = 64, 0.01, 0.9, 0.1  # of every training
+# of every training
+BATCH = 64
+RATE = 0.01
+MOMENTUM = 0.9
+DROPOUT = 0.1
 
 
 def initial(widths, generator):
     """Weights (outputs, inputs) and biases of each layer, uniform as torch draws them."""
     layers = []
     for inputs, outputs in pairwise(widths):
-        draws = [torch.rand(*shape, generator=generator) for shape in ((outputs, inputs), (outputs,))]
+        draws = [
+            torch.rand(*shape, generator=generator) for shape in ((outputs, inputs), (outputs,))
+        ]
         layers.append(tuple((2 * draw - 1) / inputs**0.5 for draw in draws))
     return layers
 
 
 @torch.no_grad()
 def trained(X, y, rows, widths, read_at, seed):
-    """The network after each epoch of `read_at`: SGD with momentum and dropout behind each hidden layer, on `rows`.
+    """The network after each epoch of `read_at`: SGD with momentum and dropout behind each hidden
+    layer, on `rows`.
 
-    Gradients are written out: automatic differentiation takes three times as long for layers as small as these.
+    Gradients are written out: automatic differentiation takes three times as long for layers as
+    small as these.
     """
     generator = torch.Generator().manual_seed(seed)
     layers = initial(widths, generator)
     speeds = [tuple(torch.zeros_like(part) for part in layer) for layer in layers]
-    rows, Y, found = torch.as_tensor(rows), torch.eye(widths[-1])[y], []
+    rows = torch.as_tensor(rows)
+    Y = torch.eye(widths[-1])[y]
+    found = []
     for epoch in range(1, max(read_at) + 1):
         order = rows[torch.randperm(len(rows), generator=generator)]
         masks = [torch.empty(len(rows), width) for width in widths[1:-1]]
@@ -56,7 +67,8 @@ def trained(X, y, rows, widths, read_at, seed):
 
 
 def forward(layers, X, kept=None):
-    """The input of each layer, and the logits; `kept` multiplies the outputs of hidden layers (dropout)."""
+    """The input of each layer, and the logits; `kept` multiplies the outputs of hidden layers
+    (dropout)."""
     inputs = [X]
     for i, (weights, biases) in enumerate(layers[:-1]):
         h = torch.addmm(biases, inputs[-1], weights.T).relu_()
@@ -65,7 +77,8 @@ def forward(layers, X, kept=None):
 
 
 def backward(layers, inputs, slope, kept=None):
-    """The gradient in each layer's outputs before the kink, by going back from the gradient in the logits."""
+    """The gradient in each layer's outputs before the kink, by going back from the gradient in the
+    logits."""
     slopes = [slope]
     for i in range(len(layers) - 1, 0, -1):
         g = (slopes[0] @ layers[i][0]).mul_(inputs[i] > 0)
@@ -91,27 +104,32 @@ def network_of(layers):
 
 
 def products(layers, X, y, T, t):
-    """A control, (n, tests): products of the margins' gradients times the row's 1 - p, without the kernel's inverse."""
+    """A control, (n, tests): products of the margins' gradients times the row's 1 - p, without the
+    kernel's inverse."""
 
     def margins(X, y):
         inputs, z = forward(layers, X)
-        chances, labels = torch.softmax(z, dim=1), torch.eye(z.shape[1])[y]
+        chances = torch.softmax(z, dim=1)
+        labels = torch.eye(z.shape[1])[y]
         others = chances * (1 - labels)
         slope = labels - others / others.sum(dim=1, keepdim=True)
         return inputs, backward(layers, inputs, slope), chances[torch.arange(len(y)), y]
 
-    (inputs, slopes, chances), test = margins(X, y), margins(T, t)
+    (inputs, slopes, chances) = margins(X, y)
+    test = margins(T, t)
     k = sum((g @ h.T) * (a @ b.T + 1) for a, b, g, h in zip(inputs, test[0], slopes, test[1]))
     return ((1 - chances)[:, None] * k).numpy()
 
 
 def unit(scores):
-    """Scores of mean nought and deviation one for each test row: no network then outweighs the others."""
+    """Scores of mean nought and deviation one for each test row: no network then outweighs the
+    others."""
     return (scores - scores.mean(axis=0)) / np.maximum(scores.std(axis=0), 1e-30)
 
 
 def score_rows(dataset, seed, *, n, t, n_subsets, hidden, n_epochs, read_at, n_networks, n_late):
-    """LDS of each score against one truth, and the agreement of that truth with a second one on the same subsets.
+    """LDS of each score against one truth, and the agreement of that truth with a second one on the
+    same subsets.
 
     Parameters
     ----------
@@ -127,28 +145,42 @@ def score_rows(dataset, seed, *, n, t, n_subsets, hidden, n_epochs, read_at, n_n
 
     Returns
     -------
-    list of dict with method, networks, lds and its deviation over test rows, share (of the ceiling) and CPU seconds
+    list of dict with method, networks, lds and its deviation over test rows, share (of the ceiling)
+    and CPU seconds
     """
     X, y, T, b = map(torch.as_tensor, images(dataset, n, t))
-    widths, rng = (X.shape[1], *hidden, int(y.max()) + 1), np.random.default_rng((seed, 0))
+    widths = (X.shape[1], *hidden, int(y.max()) + 1)
+    rng = np.random.default_rng((seed, 0))
     subsets = [rng.choice(n, n // 2, replace=False) for _ in range(n_subsets)]
 
     def networks(rows, epochs):
         return trained(X, y, rows, widths, epochs, int(rng.integers(2**31)))
 
     start = time.process_time()
-    losses, second = (np.stack([losses_of(networks(s, [n_epochs])[0], T, b) for s in subsets]) for _ in range(2))
+    losses, second = (
+        np.stack([losses_of(networks(s, [n_epochs])[0], T, b) for s in subsets]) for _ in range(2)
+    )
     ceiling = np.sqrt(max(agreements(losses, second).mean(), 0.0))
     spent = time.process_time() - start
     found = [dict(method="ceiling", networks=0, lds=float(ceiling), deviation=0.0, seconds=spent)]
 
     def add(method, k, scores, seconds):
         found_lds = lds(scores, subsets, losses)
-        found.append(dict(method=method, networks=k, lds=found_lds.mean(), deviation=found_lds.std(), seconds=seconds))
+        found.append(
+            dict(
+                method=method,
+                networks=k,
+                lds=found_lds.mean(),
+                deviation=found_lds.std(),
+                seconds=seconds,
+            )
+        )
 
     add("random", 0, rng.normal(size=(n, t)), 0.0)
     for method, read, counts in (("early", read_at, n_networks), ("late", [n_epochs], [n_late])):
-        total, plain, spent = 0.0, 0.0, 0.0
+        total = 0.0
+        plain = 0.0
+        spent = 0.0
         for k in range(1, max(counts) + 1):
             start = time.process_time()
             for layers in networks(np.arange(n), read):

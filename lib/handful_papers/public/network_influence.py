@@ -10,7 +10,8 @@ from handful.checks import check_memory
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a linear layer by all rows: what went in, and the margins' gradients in what came out.
+    """One call of a linear layer by all rows: what went in, and the margins' gradients in what came
+    out.
 
     Attributes
     ----------
@@ -26,36 +27,43 @@ class Call:
 
 
 def network_influence(model: Any, X: Any, y: Any, X_test: Any, y_test: Any) -> np.ndarray:
-    """What each row does to each prediction of a network: TRAK (Park and others 2023), with no random projection.
+    """What each row does to each prediction of a network: TRAK (Park and others 2023), with no
+    random projection.
 
-    A positive score is of a row that helps: leaving it out lowers the test row's margin log p / (1 - p), p its label's
-    probability. The network is taken as linear in its weights, in which a row has the gradient f of its margin. Ridge
-    regression then gives f_test' (F'F + c I)^-1 f (1 - p), here by the kernel FF', for which no gradient has to be
-    written out; the ridge c is the mean of its diagonal. The scores rank: their unit is not that of `influence`.
+    A positive score is of a row that helps: leaving it out lowers the test row's margin log p / (1
+    - p), p its label's probability. The network is taken as linear in its weights, in which a row
+    has the gradient f of its margin. Ridge regression then gives f_test' (F'F + c I)^-1 f (1 - p),
+    here by the kernel FF', for which no gradient has to be written out; the ridge c is the mean of
+    its diagonal. The scores rank: their unit is not that of `influence`.
 
-    *Give a network that has seen its rows for a few epochs only.* One that is trained to the end fits them, so that
-    1 - p says little. Several give more than one, also one training's after different epochs.
+    *Give a network that has seen its rows for a few epochs only.* One that is trained to the end
+    fits them, so that 1 - p says little. Several give more than one, also one training's after
+    different epochs.
 
     Parameters
     ----------
-    model : torch.nn.Module that maps rows to logits, with no parameters but those of linear layers that see a vector a
-        row; or a list of them, of which each counts alike. They are asked in evaluation mode. Layers may be called
-        several times and share parameters; a parameter that asks for no gradient is taken as given
-    X, y : rows that are trained on and their labels 0 to classes - 1, arrays or tensors, shapes (n, ...) and (n,)
+    model : torch.nn.Module that maps rows to logits, with no parameters but those of linear layers
+        that see a vector a row; or a list of them, of which each counts alike. They are asked in
+        evaluation mode. Layers may be called several times and share parameters; a parameter that
+        asks for no gradient is taken as given
+    X, y : rows that are trained on and their labels 0 to classes - 1, arrays or tensors, shapes (n,
+        ...) and (n,)
     X_test, y_test : rows whose predictions are asked for, shapes (t, ...) and (t,)
 
     Returns
     -------
-    array, shape (n, t), the mean over networks of scores with a root mean square of 1 in each column; memory for two of
-    shape (n, n)
+    array, shape (n, t), the mean over networks of scores with a root mean square of 1 in each
+    column; memory for two of shape (n, n)
 
     Raises
     ------
     TypeError
-        for what is no module, and for a model with parameters elsewhere, such as those of a convolution
+        for what is no module, and for a model with parameters elsewhere, such as those of a
+        convolution
     ValueError
-        for labels that do not fit, a model whose parameters are all frozen, one that uses a parameter outside of its
-        layer, and one whose logits of a row depend on other rows or on chance
+        for labels that do not fit, a model whose parameters are all frozen, one that uses a
+        parameter outside of its layer, and one whose logits of a row depend on other rows or on
+        chance
     MemoryError
         where the kernel would not fit
 
@@ -65,7 +73,8 @@ def network_influence(model: Any, X: Any, y: Any, X_test: Any, y_test: Any) -> n
     >>> from handful_papers.public.network_influence import network_influence
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
     >>> X, y = torch.randn(30, 4), torch.randint(3, (30,))
-    >>> network_influence(model, X[:20], y[:20], X[20:], y[20:]).shape  # train it first, for a few epochs
+    >>> # Train it first, for a few epochs.
+    >>> network_influence(model, X[:20], y[:20], X[20:], y[20:]).shape
     (20, 10)
     """
     check_memory(f"a kernel of {len(X):,} rows", 2 * 4 * len(X) ** 2, "choose rows first")
@@ -88,7 +97,8 @@ def network_influence(model: Any, X: Any, y: Any, X_test: Any, y_test: Any) -> n
 
 
 def check_layers(model):
-    """TypeError for a parameter that is no weight and no bias of a linear layer; ValueError if all are frozen."""
+    """TypeError for a parameter that is no weight and no bias of a linear layer; ValueError if all
+    are frozen."""
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"network_influence needs a torch.nn.Module, got {type(model).__name__}.")
     other = []
@@ -98,10 +108,14 @@ def check_layers(model):
         other += [f"{place}.{name}".lstrip(".") for name in own]
     if other:
         raise TypeError(
-            f"network_influence knows linear layers, but {type(model).__name__} has {', '.join(other[:3])}."
+            f"network_influence knows linear layers, but {type(model).__name__} has "
+            f"{', '.join(other[:3])}."
         )
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise ValueError(f"{type(model).__name__} has no parameter that asks for a gradient: nothing was trained.")
+        raise ValueError(
+            f"{type(model).__name__} has no parameter that asks for a gradient: nothing was "
+            "trained."
+        )
 
 
 def calls_and_rest(model, X, y):
@@ -113,7 +127,8 @@ def calls_and_rest(model, X, y):
     def keep(layer, given, named, output):
         inputs = given[0] if given else named["input"]
         found.append((layer, inputs.detach(), output))
-        # What follows may change its input in place, which must not change what the gradient is taken in.
+        # What follows may change its input in place, which must not change what the gradient is
+        # taken in.
         return output.clone()
 
     # A model may change its input in place as well, and the caller's rows must stay.
@@ -139,12 +154,17 @@ def margins_of(logits, y):
     two_or_more = isinstance(logits, torch.Tensor) and logits.ndim == 2 and logits.shape[1] > 1
     if not two_or_more:
         shape = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
-        raise ValueError(f"the model must give logits of shape (n, classes), of two classes at least; got {shape}.")
+        raise ValueError(
+            "the model must give logits of shape (n, classes), of two classes at least; got "
+            f"{shape}."
+        )
     given = torch.as_tensor(y).to(logits.device)
     labels = given.long()
     fits = labels.shape == logits.shape[:1] and bool((labels == given).all())
     if not fits or not 0 <= int(labels.min()) <= int(labels.max()) < logits.shape[1]:
-        raise ValueError(f"labels must be one of 0 to {logits.shape[1] - 1} for each of {len(logits)} rows.")
+        raise ValueError(
+            f"labels must be one of 0 to {logits.shape[1] - 1} for each of {len(logits)} rows."
+        )
     own = torch.nn.functional.one_hot(labels, logits.shape[1]).bool()
     return logits[own] - logits.masked_fill(own, -torch.inf).logsumexp(dim=1)
 
@@ -157,17 +177,24 @@ def check_rows_apart(model, rows, logits):
     close = tolerance(logits) * logits.detach().abs().max()
     if (alone - logits[:half]).abs().max() > close:
         raise ValueError(
-            f"a row's logits must depend on that row alone, but those of {type(model).__name__} change with the other "
-            "rows or from call to call: leave out what looks at a batch, and chance in evaluation mode."
+            f"a row's logits must depend on that row alone, but those of {type(model).__name__} "
+            "change with the other "
+            "rows or from call to call: leave out what looks at a batch, and chance in evaluation "
+            "mode."
         )
 
 
 def calls_of(model, found, margins):
-    """The calls of trained layers with the margins' gradients, checked against those of autograd in the parameters."""
-    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    """The calls of trained layers with the margins' gradients, checked against those of autograd in
+    the parameters."""
+    trained = {
+        name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad
+    }
     found = [(layer, inputs, output) for layer, inputs, output in found if output.requires_grad]
     if not margins.requires_grad:
-        raise ValueError(f"no logit of {type(model).__name__} depends on a parameter that asks for a gradient.")
+        raise ValueError(
+            f"no logit of {type(model).__name__} depends on a parameter that asks for a gradient."
+        )
     outputs = [output for _, _, output in found]
     slopes = torch.autograd.grad(margins.sum(), [*trained.values(), *outputs], allow_unused=True)
     calls = []
@@ -179,7 +206,9 @@ def calls_of(model, found, margins):
                 f"a linear layer must see a vector a row, shape ({len(margins)}, inputs); one of "
                 f"{type(model).__name__} sees {tuple(inputs.shape)}."
             )
-        weight, bias = (p if p is not None and p.requires_grad else None for p in (layer.weight, layer.bias))
+        weight, bias = (
+            p if p is not None and p.requires_grad else None for p in (layer.weight, layer.bias)
+        )
         calls.append(Call(weight, bias, inputs, slope))
     for (name, parameter), slope in zip(trained.items(), slopes):
         check_gradient(name, parameter, slope, calls)
@@ -187,8 +216,10 @@ def calls_of(model, found, margins):
 
 
 def check_gradient(name, parameter, slope, calls):
-    """ValueError unless the gradient of all rows in a parameter is the sum of what the calls of its layers have."""
-    total, size = torch.zeros_like(parameter), torch.zeros_like(parameter)
+    """ValueError unless the gradient of all rows in a parameter is the sum of what the calls of its
+    layers have."""
+    total = torch.zeros_like(parameter)
+    size = torch.zeros_like(parameter)
     for call in calls:
         if call.weight is parameter:
             total += call.slopes.T @ call.inputs
@@ -199,13 +230,15 @@ def check_gradient(name, parameter, slope, calls):
     expected = torch.zeros_like(parameter) if slope is None else slope
     if ((total - expected).abs() > tolerance(parameter) * size.max()).any():
         raise ValueError(
-            f"network_influence cannot follow {name}, which the model uses outside of the call of its linear layer: "
+            f"network_influence cannot follow {name}, which the model uses outside of the call of "
+            "its linear layer: "
             "call the layer, not a function of its parameters."
         )
 
 
 def tolerance(of):
-    """Half of the digits of a tensor's type: what sums in another order may differ by, relative to their terms."""
+    """Half of the digits of a tensor's type: what sums in another order may differ by, relative to
+    their terms."""
     return torch.finfo(of.dtype).eps ** 0.5
 
 

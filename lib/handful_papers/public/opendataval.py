@@ -1,4 +1,5 @@
-"""OpenDataVal's noisy labels: how well rankings of the rows find them, on its formula sets and on six real tables."""
+"""OpenDataVal's noisy labels: how well rankings of the rows find them, on its formula sets and on
+six real tables."""
 
 import time
 
@@ -13,7 +14,8 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from handful_papers.claims import Evidence
 from handful_papers.published import published
 
-L2, N_FOLDS = 1e-2, 5
+L2 = 1e-2
+N_FOLDS = 5
 FORMULAS = ("fried", "2dplanes")
 LEAST = "least loss"
 ITEM = "OpenDataVal, noisy labels"
@@ -40,18 +42,21 @@ def planes(rng, n):
     """OpenDataVal's `2dplanes`: Breiman's two planes, above zero or not."""
     X = rng.integers(-1, 2, (n, 10)).astype(float)
     X[:, 0] = rng.choice([-1.0, 1.0], n)
-    one, other = 3 + 3 * X[:, 1] + 2 * X[:, 2] + X[:, 3], -3 + 3 * X[:, 4] + 2 * X[:, 5] + X[:, 6]
+    one = 3 + 3 * X[:, 1] + 2 * X[:, 2] + X[:, 3]
+    other = -3 + 3 * X[:, 4] + 2 * X[:, 5] + X[:, 6]
     return X, (np.where(X[:, 0] > 0, one, other) + np.sqrt(2) * rng.normal(size=n) > 0).astype(int)
 
 
 def noisy(dataset, n, rate, rng):
-    """n rows, columns of variance one, labels 0, 1, ... of which a share is replaced by others; and which ones."""
+    """n rows, columns of variance one, labels 0, 1, ... of which a share is replaced by others; and
+    which ones."""
     if dataset in FORMULAS:
         X, y = (friedman if dataset == "fried" else planes)(rng, n)
     else:
         source = load(dataset)
         rows = rng.permutation(len(source.y))[:n]
-        X, y = np.asarray(source.X[rows], float), np.unique(source.y[rows], return_inverse=True)[1]
+        X = np.asarray(source.X[rows], float)
+        y = np.unique(source.y[rows], return_inverse=True)[1]
     X = X[:, X.std(axis=0) > 0]
     wrong = rng.choice(len(y), round(rate * len(y)), replace=False)
     y[wrong] = (y[wrong] + rng.integers(1, y.max() + 1, len(wrong))) % (y.max() + 1)
@@ -59,27 +64,37 @@ def noisy(dataset, n, rate, rng):
 
 
 def lower_cluster(values):
-    """OpenDataVal's rule: the lower of two clusters of the values, by the split of the least squared error."""
+    """OpenDataVal's rule: the lower of two clusters of the values, by the split of the least
+    squared error."""
     order = np.argsort(values, kind="stable")
-    v, k = values[order], np.arange(1, len(values))
-    first, second = np.cumsum(v)[:-1], np.cumsum(v**2)[:-1]
+    v = values[order]
+    k = np.arange(1, len(values))
+    first = np.cumsum(v)[:-1]
+    second = np.cumsum(v**2)[:-1]
     rest = (second[-1] + v[-1] ** 2 - second) - (v.sum() - first) ** 2 / (len(v) - k)
     return np.isin(np.arange(len(v)), order[: np.argmin(second - first**2 / k + rest) + 1])
 
 
 def rankings(X, y, n_trees, seed):
-    """Ranking -> probability of each row's label by a model that did not see it, and the CPU seconds that took."""
-    found, folds = {}, StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed)
+    """Ranking -> probability of each row's label by a model that did not see it, and the CPU
+    seconds that took."""
+    found = {}
+    folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed)
     for name, model in models(n_trees).items():
         start = time.process_time()
         values = np.exp(-suspects(model, X, y, n_folds=N_FOLDS, random_state=seed).scores_)
         found[f"suspects, {name}"] = values, time.process_time() - start
         start = time.process_time()
-        own = model.estimator(len(y) * (1 - 1 / N_FOLDS)) if name == "logistic" else model.set_params(random_state=seed)
+        own = (
+            model.estimator(len(y) * (1 - 1 / N_FOLDS))
+            if name == "logistic"
+            else model.set_params(random_state=seed)
+        )
         chances = cross_val_predict(own, X, y, cv=folds, method="predict_proba")
         values = get_label_quality_scores(y, chances, method="self_confidence")
         found[f"cleanlab, {name}"] = values, time.process_time() - start
-    for whose in ("suspects", "cleanlab"):  # the model whose predictions fit the labels best, wrong ones included
+    # the model whose predictions fit the labels best, wrong ones included
+    for whose in ("suspects", "cleanlab"):
         mine = [one for ranking, one in found.items() if ranking.startswith(whose)]
         values = min((one[0] for one in mine), key=lambda v: -np.log(np.maximum(v, 1e-12)).mean())
         found[f"{whose}, {LEAST}"] = values, sum(seconds for _, seconds in mine)
@@ -87,7 +102,8 @@ def rankings(X, y, n_trees, seed):
 
 
 def label_rows(dataset, seed, *, n, rates, n_trees):
-    """F1 and average precision of every ranking, a dict for each and for each share of wrong labels.
+    """F1 and average precision of every ranking, a dict for each and for each share of wrong
+    labels.
 
     Parameters
     ----------
@@ -103,8 +119,13 @@ def label_rows(dataset, seed, *, n, rates, n_trees):
         for ranking, (values, seconds) in rankings(X, y, n_trees, seed).items():
             worst = np.isin(np.arange(len(y)), np.argsort(values, kind="stable")[: wrong.sum()])
             row = dict(f1=f1_score(wrong, lower_cluster(values)), f1_share=f1_score(wrong, worst))
-            row |= dict(ap=average_precision_score(wrong, -values), loss=-np.log(np.maximum(values, 1e-12)).mean())
-            rows.append(dict(dataset=dataset, rate=rate, method=ranking, n=len(y), **row, seconds=seconds))
+            row |= dict(
+                ap=average_precision_score(wrong, -values),
+                loss=-np.log(np.maximum(values, 1e-12)).mean(),
+            )
+            rows.append(
+                dict(dataset=dataset, rate=rate, method=ranking, n=len(y), **row, seconds=seconds)
+            )
     return rows
 
 
@@ -118,19 +139,29 @@ def printed():
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    rows, table = run.rows, printed()
+    rows = run.rows
+    table = printed()
 
     def known(given):
-        return Evidence(given) if given else Evidence(lacks="no published number for these sets", reason="data")
+        return (
+            Evidence(given)
+            if given
+            else Evidence(lacks="no published number for these sets", reason="data")
+        )
 
     def by_setting(f1):
         found = f1.groupby(["dataset", "rate"])
         return {f"{dataset} {rate:.0%}": one.to_numpy() for (dataset, rate), one in found}
 
     wide = rows.pivot(index=["dataset", "rate", "seed"], columns="method", values="f1")
-    ours, formula = wide[f"suspects, {LEAST}"], wide.index.get_level_values("dataset").isin(FORMULAS)
+    ours = wide[f"suspects, {LEAST}"]
+    formula = wide.index.get_level_values("dataset").isin(FORMULAS)
     best = table.loc["LossVal, the best of its settings"]
     return {
-        "public-labels-lossval": known({s: f1 - best[s] for s, f1 in by_setting(ours[formula]).items() if s in best}),
-        "public-labels-cleanlab-f1": known(by_setting((ours - wide[f"cleanlab, {LEAST}"])[~formula])),
+        "public-labels-lossval": known(
+            {s: f1 - best[s] for s, f1 in by_setting(ours[formula]).items() if s in best}
+        ),
+        "public-labels-cleanlab-f1": known(
+            by_setting((ours - wide[f"cleanlab, {LEAST}"])[~formula])
+        ),
     }

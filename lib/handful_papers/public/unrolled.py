@@ -1,4 +1,5 @@
-"""What each row does to the loss of each test row along a training by SGD that ends early: dattri's table."""
+"""What each row does to the loss of each test row along a training by SGD that ends early: dattri's
+table."""
 
 from typing import Any
 
@@ -21,21 +22,23 @@ def unrolled(
     n_replays: int = 3,
     random_state: Seed = None,
 ) -> np.ndarray:
-    """What each row does to the loss of each test row *along a training by SGD* that ends before it converges.
+    """What each row does to the loss of each test row *along a training by SGD* that ends before it
+    converges.
 
-    The sign and the unit are those of `handful.influence`: the rise of the test row's loss for a row left out, to first
-    order. It is minus the exact derivative of the final loss by the row's weight, by going back through the steps of
-    plain SGD in closed form for a linear model; nothing has to be tuned. It starts at zero, the mean of the usual
-    random starts: a random one adds noise that takes several replays to average out. Each replay has an order of its
-    own, and the mean of several is nearer to what a training does on average. Principal components that keep the
+    The sign and the unit are those of `handful.influence`: the rise of the test row's loss for a
+    row left out, to first order. It is minus the exact derivative of the final loss by the row's
+    weight, by going back through the steps of plain SGD in closed form for a linear model; nothing
+    has to be tuned. It starts at zero, the mean of the usual random starts: a random one adds noise
+    that takes several replays to average out. Each replay has an order of its own, and the mean of
+    several is nearer to what a training does on average. Principal components that keep the
     variance give the same for less.
 
     Parameters
     ----------
     problem : Logistic or LeastSquares; its `l2` is a weight decay in every step
     X, y, X_test, y_test : as in `handful.influence`
-    n_epochs, batch_size, learning_rate : of the training. If a trained model saw only a share of the rows, give that
-        share of its epochs: then there are as many steps
+    n_epochs, batch_size, learning_rate : of the training. If a trained model saw only a share of
+        the rows, give that share of its epochs: then there are as many steps
     n_replays : int
     random_state : int, Generator or None
 
@@ -49,7 +52,8 @@ def unrolled(
     >>> from handful import Logistic
     >>> from handful_papers.public.unrolled import unrolled
     >>> X, y = load_digits(return_X_y=True)
-    >>> unrolled(Logistic(1e-6), X[:200] / 16, y[:200], X[200:210] / 16, y[200:210], n_replays=2).shape
+    >>> X = X / 16
+    >>> unrolled(Logistic(1e-6), X[:200], y[:200], X[200:210], y[200:210], n_replays=2).shape
     (200, 10)
     """
     model = LinearTraining(problem, X, y, X_test, y_test)
@@ -57,9 +61,13 @@ def unrolled(
         check_integer(name, value)
     check_number("learning_rate", learning_rate, above=0)
     rng = as_generator(random_state)
-    A, Y, k, dtype = model.A, model.Y, model.k, model.A.dtype
+    A = model.A
+    Y = model.Y
+    k = model.k
+    dtype = model.A.dtype
     n, p = A.shape
-    lr, decay = dtype.type(learning_rate), 1 - dtype.type(learning_rate) * model.l2
+    lr = dtype.type(learning_rate)
+    decay = 1 - dtype.type(learning_rate) * model.l2
     scores = np.zeros((n, len(model.A_test)), dtype=dtype)
     for _ in range(n_replays):
         W = np.zeros((p, k), dtype)
@@ -70,14 +78,19 @@ def unrolled(
             path.append(W)
             W = decay * W - lr / len(rows) * (A[rows].T @ (model.link.mean(A[rows] @ W) - Y[rows]))
         slopes = model.link.mean(model.A_test @ W) - model.Y_test
-        V = np.einsum("tp,tk->pkt", model.A_test, slopes).reshape(p, -1)  # d (test losses) / d W
+        # d (test losses) / d W
+        V = np.einsum("tp,tk->pkt", model.A_test, slopes).reshape(p, -1)
         for rows, W in zip(reversed(batches), reversed(path)):
-            P, U = model.link.mean(A[rows] @ W), (A[rows] @ V).reshape(len(rows), k, -1)
+            P = model.link.mean(A[rows] @ W)
+            U = (A[rows] @ V).reshape(len(rows), k, -1)
             scores[rows] += lr / len(rows) * np.einsum("ikt,ik->it", U, P - Y[rows])
             V *= decay
             C = model.link.hessians(P)
-            bent = C @ U if k > 1 else C * U  # the same, but a product of matrices of one entry takes longer
+            # the same, but a product of matrices of one entry takes longer
+            bent = C @ U if k > 1 else C * U
             V -= lr / len(rows) * (A[rows].T @ bent.reshape(len(rows), -1))
     if not np.isfinite(scores).all():
-        raise ConvergenceError("the training diverged: scale the features, or take a smaller learning_rate.")
+        raise ConvergenceError(
+            "the training diverged: scale the features, or take a smaller learning_rate."
+        )
     return scores / n_replays

@@ -1,4 +1,5 @@
-"""Bounds on the sensitivity against the truth, and which points are sensitive, for the notebooks."""
+"""Bounds on the sensitivity against the truth, and which points are sensitive, for the
+notebooks."""
 
 import numpy as np
 import pandas as pd
@@ -13,9 +14,9 @@ from handful_papers.svm.errors import svm_problem
 def exact_sensitivity(X, y, index, *, price=1.0, sample_weight=None, tol=1e-9, max_iter=50):
     """The sensitivity of one point, by fractional programming (Dinkelbach 1967).
 
-    Above ``s = u / U`` the numerator minus s times F is concave in w; each round maximises it, a weighted
-    SVM with a linear term, and takes the ratio at the maximiser for the next s. For small data: a round
-    costs an SVM.
+    Above ``s = u / U`` the numerator minus s times F is concave in w; each round maximises it, a
+    weighted SVM with a linear term, and takes the ratio at the maximiser for the next s. For small
+    data: a round costs an SVM.
 
     Parameters
     ----------
@@ -29,17 +30,20 @@ def exact_sensitivity(X, y, index, *, price=1.0, sample_weight=None, tol=1e-9, m
 
     Returns
     -------
-    float; the ratio that some w reaches (so never above the sensitivity), or u / U of the point's class,
-    which a bias going to infinity approaches
+    float; the ratio that some w reaches (so never above the sensitivity), or u / U of the point's
+    class, which a bias going to infinity approaches
     """
     u = np.ones(len(y)) if sample_weight is None else sample_weight
     z = y[index] * np.append(X[index], 1.0)
-    A, total = with_ones(X), u.sum()
+    A = with_ones(X)
+    total = u.sum()
     s = least = u[index] / u[y == y[index]].sum()
     s *= 1.0 + 1e-6
     for _ in range(max_iter):
         curvature = s - u[index] / total
-        w = minimise(A, y, s * price * u / curvature, tol=1e-10, linear=-price * u[index] * z / curvature).w
+        w = minimise(
+            A, y, s * price * u / curvature, tol=1e-10, linear=-price * u[index] * z / curvature
+        ).w
         norm = 0.5 * w[:-1] @ w[:-1]
         cost = norm + price * u @ np.maximum(0.0, 1.0 - y * (A @ w))
         ratio = (u[index] / total * norm + price * u[index] * max(0.0, 1.0 - z @ w)) / cost
@@ -52,9 +56,9 @@ def exact_sensitivity(X, y, index, *, price=1.0, sample_weight=None, tol=1e-9, m
 def printed_bound_counterexample(distance=2.3, light=1e-3, heavy=1e5):
     """Three points on a line for which the printed bound is below the sensitivity.
 
-    Two positive points, at 1 (weight 1) and at ``1 - distance`` (weight `light`), one negative at -1 (weight
-    `heavy`), price = 1/2, one cluster per class. As `light` goes to 0 and `heavy` to infinity the optimum is
-    ``w = 1, b = 0``, and it is where the light point matters most.
+    Two positive points, at 1 (weight 1) and at ``1 - distance`` (weight `light`), one negative at
+    -1 (weight `heavy`), price = 1/2, one cluster per class. As `light` goes to 0 and `heavy` to
+    infinity the optimum is ``w = 1, b = 0``, and it is where the light point matters most.
 
     Returns
     -------
@@ -80,7 +84,10 @@ def overlapping_blobs(n, *, outliers=0.04, rng):
     y = np.tile([1.0, -1.0], -(-n // 2))[:n]
     outlier = np.arange(n) >= n - round(outliers * n)
     X = rng.normal(size=(n, 2)) + 1.5 * y[:, None]
-    X[outlier] = rng.normal(scale=0.6, size=(outlier.sum(), 2)) - 4.0 * y[outlier, None] * [1.0, 0.3]
+    X[outlier] = rng.normal(scale=0.6, size=(outlier.sum(), 2)) - 4.0 * y[outlier, None] * [
+        1.0,
+        0.3,
+    ]
     return X, y, outlier
 
 
@@ -100,13 +107,15 @@ def sensitivity_bounds(X, y, n_clusters, *, seed):
 
 
 def outlier_scores(dataset, *, data_seed, seed):
-    """Mean bound of the misclassified and of the farthest points, over that of the others: one row a bound.
+    """Mean bound of the misclassified and of the farthest points, over that of the others: one row
+    a bound.
 
     Returns
     -------
     list of dict with dataset, method, seed, misclassified, far
     """
-    problem, rows = svm_problem(dataset, seed=data_seed), []
+    problem = svm_problem(dataset, seed=data_seed)
+    rows = []
     wrong = LinearSVM().fit(problem.X, problem.y).predict(problem.X) != problem.y
     far = np.zeros(problem.n, dtype=bool)
     for label in (-1, 1):
@@ -114,15 +123,21 @@ def outlier_scores(dataset, *, data_seed, seed):
         distance = np.linalg.norm(problem.X[mine] - problem.X[mine].mean(axis=0), axis=1)
         far[mine[distance > np.quantile(distance, 0.9)]] = True
     for rule, n_clusters in (("paper", "log"), ("tight", "auto")):
-        fitted = SVMCoreset(rule=rule, n_clusters=n_clusters, random_state=seed).fit(problem.X, problem.y)
+        fitted = SVMCoreset(rule=rule, n_clusters=n_clusters, random_state=seed).fit(
+            problem.X, problem.y
+        )
         bound = fitted.sensitivities_
-        ratios = {name: bound[m].mean() / bound[~m].mean() for name, m in (("misclassified", wrong), ("far", far))}
+        ratios = {
+            name: bound[m].mean() / bound[~m].mean()
+            for name, m in (("misclassified", wrong), ("far", far))
+        }
         rows.append(dict(dataset=problem.label, method=f"svm {rule}", seed=seed, **ratios))
     return rows
 
 
 def bound_rows(X, y, sample_weight, price, index, *, labels=None):
-    """The bounds of one point and its true sensitivity; its class is one cluster, or split by `labels`.
+    """The bounds of one point and its true sensitivity; its class is one cluster, or split by
+    `labels`.
 
     Returns
     -------
@@ -141,12 +156,17 @@ def bound_rows(X, y, sample_weight, price, index, *, labels=None):
         "code (2/3)": printed_bound(distance, *weights, price=price, opt=opt, kappa=2 / 3)[0],
         "tight": tight_bound(distance, *weights, price=price, opt=opt)[0],
     }
-    return pd.DataFrame([dict(bound=name, value=v, exact=exact, ratio=v / exact) for name, v in values.items()])
+    return pd.DataFrame(
+        [dict(bound=name, value=v, exact=exact, ratio=v / exact) for name, v in values.items()]
+    )
 
 
 def line_bound_rows(distances):
-    """`bound_rows` of the three points on a line, for several distances of the two positive ones."""
-    return pd.concat([bound_rows(*printed_bound_counterexample(D)).assign(distance=D) for D in distances])
+    """`bound_rows` of the three points on a line, for several distances of the two positive
+    ones."""
+    return pd.concat(
+        [bound_rows(*printed_bound_counterexample(D)).assign(distance=D) for D in distances]
+    )
 
 
 def real_bound_rows(dataset, *, n_points, data_seed):
@@ -157,16 +177,21 @@ def real_bound_rows(dataset, *, n_points, data_seed):
 
 
 def random_bound_rows(instances, *, per_instance=4, data_seed=0):
-    """`bound_rows` of points of random instances: weights, scales, label shares and partitions all drawn."""
+    """`bound_rows` of points of random instances: weights, scales, label shares and partitions all
+    drawn."""
     frames = []
     for instance in instances:
         rng = np.random.default_rng([data_seed, instance])
-        n, d = int(rng.integers(4, 26)), int(rng.integers(1, 5))
+        n = int(rng.integers(4, 26))
+        d = int(rng.integers(1, 5))
         y = np.where(rng.random(n) < rng.uniform(0.1, 0.9), 1.0, -1.0)
         y[:2] = 1, -1
         X = (rng.normal(size=(n, d)) + y[:, None] * rng.normal(size=d)) * 10 ** rng.uniform(-1, 1)
         u = 10 ** rng.uniform(-rng.uniform(0, 4), 0, size=n)
-        price, labels = 10 ** rng.uniform(-3, 2), rng.integers(rng.integers(1, 4), size=n)
+        price = 10 ** rng.uniform(-3, 2)
+        labels = rng.integers(rng.integers(1, 4), size=n)
         for i in rng.choice(n, per_instance, replace=False):
-            frames.append(bound_rows(X, y, u, price, i, labels=labels).assign(seed=instance, point=i))
+            frames.append(
+                bound_rows(X, y, u, price, i, labels=labels).assign(seed=instance, point=i)
+            )
     return pd.concat(frames, ignore_index=True)

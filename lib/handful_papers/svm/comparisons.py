@@ -4,8 +4,10 @@ import numpy as np
 
 from handful_papers.claims import Evidence
 
-SETS = {"HTRU", "Credit", "Pathological", "Skin", "Cod-rna", "w8a"}  # the paper's; w8a holds its W1
-FLOOR = 1e-6  # the gap to which samples are trained: a smaller error is no smaller
+# the paper's; w8a holds its W1
+SETS = {"HTRU", "Credit", "Pathological", "Skin", "Cod-rna", "w8a"}
+# the gap to which samples are trained: a smaller error is no smaller
+FLOOR = 1e-6
 
 
 def error_ratios(rows):
@@ -25,10 +27,12 @@ def error_ratios(rows):
 
 
 def jackknifed_ratio(a, b):
-    """One value a trial, whose geometric mean stands for mean(a) / mean(b) and whose scatter for its error.
+    """One value a trial, whose geometric mean stands for mean(a) / mean(b) and whose scatter for
+    its error.
 
-    They are the exponentials of the jackknife's pseudo-values of log(mean(a) / mean(b)) (Tukey 1958), so that a rule
-    for ratios tests the ratio of two means, which the paper shows, and not the mean ratio of single trials.
+    They are the exponentials of the jackknife's pseudo-values of log(mean(a) / mean(b)) (Tukey
+    1958), so that a rule for ratios tests the ratio of two means, which the paper shows, and not
+    the mean ratio of single trials.
 
     Parameters
     ----------
@@ -38,8 +42,10 @@ def jackknifed_ratio(a, b):
     -------
     float array, as long as they
     """
-    a, b = np.maximum(a, FLOOR), np.maximum(b, FLOOR)
-    n, whole = len(a), np.log(np.mean(a) / np.mean(b))
+    a = np.maximum(a, FLOOR)
+    b = np.maximum(b, FLOOR)
+    n = len(a)
+    whole = np.log(np.mean(a) / np.mean(b))
     if n < 2:
         return np.exp([whole])
     return np.exp(n * whole - (n - 1) * np.log((a.sum() - a) / (b.sum() - b)))
@@ -52,7 +58,8 @@ def ratios(rows, arm, *, spread=False, sizes=None):
     ----------
     rows : pandas.DataFrame with dataset, method, size, seed and error
     arm : str, a method
-    spread : compare the mean absolute deviations from the median (the scatter between trials), not the means
+    spread : compare the mean absolute deviations from the median (the scatter between trials), not
+        the means
     sizes : function of the ascending sizes of a data set, giving those to take; default: all
 
     Returns
@@ -66,7 +73,9 @@ def ratios(rows, arm, *, spread=False, sizes=None):
             wide = part[part["size"] == size].pivot(index="seed", columns="method", values="error")
             if spread:
                 wide = (wide - wide.median()).abs()
-            found[dataset, int(size)] = jackknifed_ratio(wide["uniform"].to_numpy(), wide[arm].to_numpy())
+            found[dataset, int(size)] = jackknifed_ratio(
+                wide["uniform"].to_numpy(), wide[arm].to_numpy()
+            )
     return found
 
 
@@ -102,13 +111,21 @@ def overheads(rows, arm, *, trainer="train"):
     wide = rows.assign(total=rows["select"] + rows[trainer]).pivot(
         index=["dataset", "size", "seed"], columns="method", values="total"
     )
-    mean = np.exp(np.log(wide[arm] / wide["uniform"]).groupby(level=["dataset", "seed"], sort=False).mean())
-    return {dataset: values.to_numpy() for dataset, values in mean.groupby(level="dataset", sort=False)}
+    mean = np.exp(
+        np.log(wide[arm] / wide["uniform"]).groupby(level=["dataset", "seed"], sort=False).mean()
+    )
+    return {
+        dataset: values.to_numpy() for dataset, values in mean.groupby(level="dataset", sort=False)
+    }
 
 
 def svc_overheads(rows, arm):
     """Evidence of `overheads` with the paper's solver, on which of the paper's sets it was run."""
     if "train_svc" not in rows:
-        return Evidence(lacks="the samples were trained with our exact solver only, not with SVC as in the paper")
+        return Evidence(
+            lacks=(
+                "the samples were trained with our exact solver only, not with SVC as in the paper"
+            )
+        )
     found = overheads(rows, arm, trainer="train_svc")
     return shown_ratio(found, facts={"sets_with_svc": len(SETS & set(found))})

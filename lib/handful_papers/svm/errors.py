@@ -1,7 +1,8 @@
-"""Protocols of "On Coresets for Support Vector Machines" (2020): errors and times, offline and streaming.
+"""Protocols of "On Coresets for Support Vector Machines" (2020): errors and times, offline and
+streaming.
 
-A task of a sweep is one data set with one seed. Times are CPU seconds of the process: on a shared machine they say what
-an arm costs, whoever else is at work.
+A task of a sweep is one data set with one seed. Times are CPU seconds of the process: on a shared
+machine they say what an arm costs, whoever else is at work.
 """
 
 import time
@@ -33,7 +34,8 @@ LABELS = {
 
 
 class UniformDraws(Selector):
-    """The paper's baseline: Algorithm 1 with constant scores, so draws with repetition, by weight."""
+    """The paper's baseline: Algorithm 1 with constant scores, so draws with repetition, by
+    weight."""
 
     _takes_sparse = True
     _repeats = True
@@ -43,10 +45,13 @@ class UniformDraws(Selector):
         self.random_state = random_state
 
     def _select(self, X, y, sample_weight, rng):
-        return multinomial_draw(sample_weight / sample_weight.sum(), sample_weight, self.size, rng=rng)
+        return multinomial_draw(
+            sample_weight / sample_weight.sum(), sample_weight, self.size, rng=rng
+        )
 
 
-ARMS = {  # "svm paper" is Algorithm 1 as printed, "svm searched" lets it search k, as the authors' code does
+# "svm paper" is Algorithm 1 as printed, "svm searched" lets it search k, as the authors' code does
+ARMS = {
     "uniform": lambda: UniformDraws(),
     "svm paper": lambda: SVMCoreset(rule="paper", n_clusters="log"),
     "svm searched": lambda: SVMCoreset(rule="paper", n_clusters="auto"),
@@ -64,7 +69,8 @@ SOLVERS = {
     "LinearSVC": lambda: LinearSVC(loss="hinge", random_state=0),
     "SVC": lambda: SVC(kernel="linear", tol=1e-3),
 }
-ONE_CLASS = 1.0  # the error of a sample without one of the classes, as in the authors' code
+# the error of a sample without one of the classes, as in the authors' code
+ONE_CLASS = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,16 +107,19 @@ def svm_problem(name, *, seed=0):
 
     Parameters
     ----------
-    name : str; key of `LABELS`. cod_rna joins its training and test parts; digits_3_8 are two of ten digits
+    name : str; key of `LABELS`. cod_rna joins its training and test parts; digits_3_8 are two of
+        ten digits
     seed : int; of the generated set (pathological)
     """
     if name == "digits_3_8":
         data = load("digits", classes=(3, 8))
     else:
         data = load(name, random_state=seed) if name == "pathological" else load(name)
-    X, y = data.X, data.binary().y
+    X = data.X
+    y = data.binary().y
     if name == "cod_rna":
-        X, y = np.vstack([X, data.X_test]), np.append(y, data.binary().y_test)
+        X = np.vstack([X, data.X_test])
+        y = np.append(y, data.binary().y_test)
     y = 2.0 * y - 1.0
     if name == "w8a":
         scale = X.std(axis=0, dtype=np.float64)
@@ -121,30 +130,39 @@ def svm_problem(name, *, seed=0):
 
 
 def paper_sizes(problem, k):
-    """`k` sample sizes, geometrically spaced, between the limits of the authors' code (see its table by set)."""
-    n, log_n = problem.n, np.log(problem.n)
+    """`k` sample sizes, geometrically spaced, between the limits of the authors' code (see its
+    table by set)."""
+    n = problem.n
+    log_n = np.log(problem.n)
     low = max(150.0, log_n)
     high = max(min(1000, n / 5), 25 * low)
     if problem.name == "pathological":
-        low, high = 150, 800
+        low = 150
+        high = 800
     elif problem.name == "credit_default":
-        low, high = 150, 1000
+        low = 150
+        high = 1000
     elif problem.name == "w8a":
-        low, high = 5800, 15000
+        low = 5800
+        high = 15000
     elif n > 10_000:
-        low, high = max(log_n**2, 200), 10 * log_n**2
+        low = max(log_n**2, 200)
+        high = 10 * log_n**2
     return sorted({round(m) for m in np.geomspace(low, min(high, 0.8 * n), k)})
 
 
 def stream_sizes(problem, k):
-    """Those of `paper_sizes` of at most half of the rows: with larger ones the stream would be one leaf."""
+    """Those of `paper_sizes` of at most half of the rows: with larger ones the stream would be one
+    leaf."""
     return [m for m in paper_sizes(problem, k) if m <= problem.n / 2]
 
 
 def relative_error(problem, X, y, weights):
-    """``(F(w_S) - F(w*)) / F(w*)`` on all points, for the SVM trained on a weighted sample; seconds of training.
+    """``(F(w_S) - F(w*)) / F(w*)`` on all points, for the SVM trained on a weighted sample; seconds
+    of training.
 
-    The weights are scaled to add up to n: the regulariser keeps its share (C' = lambda U / V in the authors' code).
+    The weights are scaled to add up to n: the regulariser keeps its share (C' = lambda U / V in the
+    authors' code).
     """
     if (y == y[0]).all():
         return ONE_CLASS, 0.0
@@ -154,7 +172,8 @@ def relative_error(problem, X, y, weights):
 
 
 def _train(model, X, y, weights=None):
-    """A trained model and its CPU seconds; where it stops early its error says so, so that no warning has to."""
+    """A trained model and its CPU seconds; where it stops early its error says so, so that no
+    warning has to."""
     start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -164,11 +183,16 @@ def _train(model, X, y, weights=None):
 
 def _error(problem, model):
     coef = model.coef_.toarray() if sparse.issparse(model.coef_) else model.coef_
-    return svm_objective(problem.X, problem.y, np.append(coef[0], model.intercept_)) / problem.objective - 1.0
+    return (
+        svm_objective(problem.X, problem.y, np.append(coef[0], model.intercept_))
+        / problem.objective
+        - 1.0
+    )
 
 
 def _timed_row(problem, sample, select, with_svc):
-    """Error and CPU seconds of a selected sample; `train_svc` is the time of the paper's solver, if asked for."""
+    """Error and CPU seconds of a selected sample; `train_svc` is the time of the paper's solver, if
+    asked for."""
     error, train = relative_error(problem, *sample)
     row = dict(error=error, select=select, train=train, seconds=select + train)
     if with_svc:
@@ -186,7 +210,8 @@ def offline_errors(dataset, *, n_sizes, data_seed, seed):
     -------
     list of dict with dataset, method, size, seed, error
     """
-    problem, rows = svm_problem(dataset, seed=data_seed), []
+    problem = svm_problem(dataset, seed=data_seed)
+    rows = []
     sizes = paper_sizes(problem, n_sizes)
     for arm, make in ARMS.items():
         selector = make().set_params(size=sizes[0], random_state=seed)
@@ -207,10 +232,11 @@ def offline_times(dataset, *, n_sizes, data_seed, with_svc=(), seed):
 
     Returns
     -------
-    list of dict with dataset, method, size, seed, error, select, train, seconds (their sum) and, for the data sets in
-    `with_svc`, train_svc
+    list of dict with dataset, method, size, seed, error, select, train, seconds (their sum) and,
+    for the data sets in `with_svc`, train_svc
     """
-    problem, rows = svm_problem(dataset, seed=data_seed), []
+    problem = svm_problem(dataset, seed=data_seed)
+    rows = []
     _compile(dataset, data_seed)
     for size in paper_sizes(problem, n_sizes):
         for arm, make in ARMS.items():
@@ -235,17 +261,27 @@ def _compile(dataset, data_seed):
 def full_times(dataset, solver, *, data_seed, repeats=3):
     """Seconds to train on all points, and how near the optimum a solver comes: one row.
 
-    `LinearSVM` is ours, to a certified gap of 1e-8; `SVC` (linear kernel, tol 1e-3) solves the same problem;
-    `LinearSVC` (hinge) penalises the bias, so it solves a slightly different one.
+    `LinearSVM` is ours, to a certified gap of 1e-8; `SVC` (linear kernel, tol 1e-3) solves the same
+    problem; `LinearSVC` (hinge) penalises the bias, so it solves a slightly different one.
 
     Returns
     -------
     list of dict with dataset, solver, seconds (median), error
     """
     problem = svm_problem(dataset, seed=data_seed)
-    runs = [_train(SOLVERS[solver](), problem.X, problem.y) for _ in range(repeats if solver == "LinearSVM" else 1)]
+    runs = [
+        _train(SOLVERS[solver](), problem.X, problem.y)
+        for _ in range(repeats if solver == "LinearSVM" else 1)
+    ]
     seconds = float(np.median([s for _, s in runs]))
-    return [dict(dataset=problem.label, solver=solver, seconds=seconds, error=_error(problem, runs[-1][0]))]
+    return [
+        dict(
+            dataset=problem.label,
+            solver=solver,
+            seconds=seconds,
+            error=_error(problem, runs[-1][0]),
+        )
+    ]
 
 
 def streaming_runs(dataset, *, n_sizes, data_seed, with_svc=(), seed):
@@ -255,12 +291,14 @@ def streaming_runs(dataset, *, n_sizes, data_seed, with_svc=(), seed):
 
     Returns
     -------
-    list of dict with dataset, method, size, seed, error, select, train, seconds and, for the data sets in `with_svc`,
-    train_svc
+    list of dict with dataset, method, size, seed, error, select, train, seconds and, for the data
+    sets in `with_svc`, train_svc
     """
-    problem, rows = svm_problem(dataset, seed=data_seed), []
+    problem = svm_problem(dataset, seed=data_seed)
+    rows = []
     order = np.random.default_rng(seed).permutation(problem.n)
-    X, y = problem.X[order], problem.y[order]
+    X = problem.X[order]
+    y = problem.y[order]
     _compile(dataset, data_seed)
     for size in stream_sizes(problem, n_sizes):
         for arm, make in STREAM_ARMS.items():
@@ -274,18 +312,27 @@ def streaming_runs(dataset, *, n_sizes, data_seed, with_svc=(), seed):
 
 
 def total_sensitivities(dataset, *, data_seed, seed):
-    """Table 1: one row per (bound, clustering): the paper's bound with k = log n and with k searched, the tight one.
+    """Table 1: one row per (bound, clustering): the paper's bound with k = log n and with k
+    searched, the tight one.
 
     Returns
     -------
     list of dict with dataset, method, seed, n, d, t, percent, clusters
     """
-    problem, rows = svm_problem(dataset, seed=data_seed), []
+    problem = svm_problem(dataset, seed=data_seed)
+    rows = []
     for method in ("svm paper", "svm searched", "svm tight"):
         fitted = ARMS[method]().set_params(random_state=seed).fit(problem.X, problem.y)
         t = fitted.total_sensitivity_
         rows.append(
-            dict(dataset=problem.label, method=method, seed=seed, n=problem.n, d=problem.X.shape[1], t=t)
+            dict(
+                dataset=problem.label,
+                method=method,
+                seed=seed,
+                n=problem.n,
+                d=problem.X.shape[1],
+                t=t,
+            )
             | dict(percent=100 * t / problem.n, clusters=max(fitted.n_clusters_))
         )
     return rows

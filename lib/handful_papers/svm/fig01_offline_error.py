@@ -2,13 +2,19 @@
 
 from handful_papers.svm.comparisons import SETS, geometric_mean, ratios, shown_ratio
 
-TENFOLD = ("HTRU", "Pathological", "w8a")  # where the paper sees an order of magnitude
+# where the paper sees an order of magnitude
+TENFOLD = ("HTRU", "Pathological", "w8a")
 
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    rows, facts = run.rows, {"data_sets": len(SETS & set(run.rows.dataset))}
-    small = ratios(rows[rows.dataset.isin(TENFOLD)], "svm paper", sizes=lambda sizes: sizes[: max(1, len(sizes) // 2)])
+    rows = run.rows
+    facts = {"data_sets": len(SETS & set(run.rows.dataset))}
+    small = ratios(
+        rows[rows.dataset.isin(TENFOLD)],
+        "svm paper",
+        sizes=lambda sizes: sizes[: max(1, len(sizes) // 2)],
+    )
     return {
         "svm-fig01-everywhere-paper": shown_ratio(ratios(rows, "svm paper"), facts=facts),
         "svm-fig01-variance-paper": shown_ratio(_spreads(rows, "svm paper"), facts=facts),
@@ -17,6 +23,10 @@ def evidence(run):
 
 
 def _spreads(rows, method):
-    """By data set, how many times as much the error with uniform sampling varies, on average over the sizes."""
-    each = {label: ratios(part, method, spread=True) for label, part in rows.groupby("dataset", sort=False)}
+    """By data set, how many times as much the error with uniform sampling varies, on average over
+    the sizes."""
+    each = {
+        label: ratios(part, method, spread=True)
+        for label, part in rows.groupby("dataset", sort=False)
+    }
     return {label: geometric_mean(settings) for label, settings in each.items()}

@@ -6,7 +6,8 @@ from handful_papers.svm.comparisons import SETS, shown_ratio, svc_overheads
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    full, rows = run.rows[run.rows["size"].isna()], run.rows.dropna(subset=["size"])
+    full = run.rows[run.rows["size"].isna()]
+    rows = run.rows.dropna(subset=["size"])
     return {
         "svm-fig02-time-svc": _times(rows, full, "SVC", "train_svc"),
         "svm-fig02-overhead": svc_overheads(rows, "svm paper"),
@@ -14,13 +15,20 @@ def evidence(run):
 
 
 def _times(rows, full, solver, trainer):
-    """Training on all points over Algorithm 1 and training on its coreset, wherever both were run."""
+    """Training on all points over Algorithm 1 and training on its coreset, wherever both were
+    run."""
     if trainer not in rows:
-        return Evidence(lacks="the samples were trained with our exact solver only, not with SVC as in the paper")
+        return Evidence(
+            lacks=(
+                "the samples were trained with our exact solver only, not with SVC as in the paper"
+            )
+        )
     all_points = full[full.method == solver].set_index("dataset").seconds
     known = (SETS - {"Pathological"}) & set(all_points.index)
     mine = rows[(rows.method == "svm paper") & rows.dataset.isin(known)].dropna(subset=[trainer])
-    mine = mine.assign(ratio=mine.dataset.map(all_points).astype(float) / (mine["select"] + mine[trainer]))
+    mine = mine.assign(
+        ratio=mine.dataset.map(all_points).astype(float) / (mine["select"] + mine[trainer])
+    )
     groups = mine.groupby(["dataset", "size"], sort=False)
     settings = {(d, int(m)): part.ratio.to_numpy() for (d, m), part in groups}
     return shown_ratio(settings, facts={"sets_with_svc": mine.dataset.nunique()})

@@ -6,7 +6,8 @@ from handful_papers.svm.comparisons import FLOOR
 
 
 def panels(rows, ylabel, draw):
-    """A figure with a panel for each data set, error or time against the sample size, both logarithmic.
+    """A figure with a panel for each data set, error or time against the sample size, both
+    logarithmic.
 
     Parameters
     ----------
@@ -30,30 +31,44 @@ def panels(rows, ylabel, draw):
 
 
 def draw_errors(ax, rows):
-    """The mean error of each method against the sample size, with its median absolute deviation, as in the paper."""
+    """The mean error of each method against the sample size, with its median absolute deviation, as
+    in the paper."""
     for method in rows.method.unique():
-        by_size = rows[rows.method == method].assign(error=lambda r: r.error.clip(lower=FLOOR)).groupby("size").error
-        mean, deviation = by_size.mean(), by_size.agg(lambda e: (e - e.median()).abs().median())
+        by_size = (
+            rows[rows.method == method]
+            .assign(error=lambda r: r.error.clip(lower=FLOOR))
+            .groupby("size")
+            .error
+        )
+        mean = by_size.mean()
+        deviation = by_size.agg(lambda e: (e - e.median()).abs().median())
         several = by_size.size().max() > 1
         bars = [deviation.clip(upper=0.9 * mean), deviation] if several else None
         ax.errorbar(mean.index, mean, yerr=bars, elinewidth=0.7, **METHODS.style(method))
 
 
 def draw_ratios(rows, xlabel):
-    """A figure with a panel for each data set, in it a row of marks for each method: times over those of another.
+    """A figure with a panel for each data set, in it a row of marks for each method: times over
+    those of another.
 
-    Each mark is the median over trials at one sample size, with a line from quartile to quartile; the lower and larger
-    marks are those of larger samples.
+    Each mark is the median over trials at one sample size, with a line from quartile to quartile;
+    the lower and larger marks are those of larger samples.
 
     Parameters
     ----------
-    rows : pandas.DataFrame with dataset, method, size (NaN where a method trains on all points) and ratio
+    rows : pandas.DataFrame with dataset, method, size (NaN where a method trains on all points) and
+        ratio
     xlabel : str
     """
-    methods, labels = list(rows.method.unique()), list(rows.dataset.unique())
+    methods = list(rows.method.unique())
+    labels = list(rows.dataset.unique())
     names = [METHODS[method]["label"].removeprefix("Coreset, ") for method in methods]
     fig, axes = style.panels(len(labels), ratio=0.8)
-    quartiles = rows.groupby(["dataset", "method", "size"], dropna=False).ratio.quantile([0.25, 0.5, 0.75]).unstack()
+    quartiles = (
+        rows.groupby(["dataset", "method", "size"], dropna=False)
+        .ratio.quantile([0.25, 0.5, 0.75])
+        .unstack()
+    )
     for ax, label in zip(axes.flat, labels):
         ax.axvline(1, color=style.BLACK, lw=0.8, zorder=1)
         for row, method in enumerate(methods):

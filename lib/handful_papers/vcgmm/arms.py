@@ -1,4 +1,5 @@
-"""Protocol of vc-GMM's comparison with k-means (section 4 and supplement; Figures 1, S.2 and S.3, Table 1)."""
+"""Protocol of vc-GMM's comparison with k-means (section 4 and supplement; Figures 1, S.2 and S.3,
+Table 1)."""
 
 import time
 import warnings
@@ -25,11 +26,15 @@ from handful_papers.vcgmm.lloyd import lloyd
 
 PAPER = ("kmeans++", "afkmc2", "vargmm", "lwcs", "vcgmm")
 OURS = "vcgmm ours"
-ASSIGNMENTS = {OURS: "soft", "vcgmm hard": "hard", "vcgmm hardened": "hardened"}  # of ours
+# of ours
+ASSIGNMENTS = {OURS: "soft", "vcgmm hard": "hard", "vcgmm hardened": "hardened"}
 PEERS = ("sklearn lloyd", "sklearn elkan", "minibatch", "faiss")
-CHAINS = (2, 5, 10, 20)  # m, of AFK-MC2 alone
-WIDTHS = ((3, 1), (5, 0), (7, 0))  # G and random clusters, of var-GMM-S
-TOL = 1e-4  # the relative change of the bound that ends every run of the paper's algorithms
+# m, of AFK-MC2 alone
+CHAINS = (2, 5, 10, 20)
+# G and random clusters, of var-GMM-S
+WIDTHS = ((3, 1), (5, 0), (7, 0))
+# the relative change of the bound that ends every run of the paper's algorithms
+TOL = 1e-4
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,8 @@ class Setting:
 
 @dataclass
 class Fit:
-    """Centres, what finding them took, and CPU seconds: of all, and of its parts (NaN where it has no parts)."""
+    """Centres, what finding them took, and CPU seconds: of all, and of its parts (NaN where it has
+    no parts)."""
 
     centers: np.ndarray
     iterations: float
@@ -76,7 +82,15 @@ class Fit:
 
 
 def paper_settings(
-    *, sizes, n_neighbors=5, n_random=0, chain_length=2, n_warmup=0, chains=CHAINS, widths=WIDTHS, ours=True
+    *,
+    sizes,
+    n_neighbors=5,
+    n_random=0,
+    chain_length=2,
+    n_warmup=0,
+    chains=CHAINS,
+    widths=WIDTHS,
+    ours=True,
 ):
     """The settings of a row of Figure 1."""
     search = dict(n_neighbors=n_neighbors, n_random=n_random)
@@ -98,7 +112,8 @@ def available_peers(names):
 
 @contextmanager
 def one_thread():
-    """BLAS, OpenMP and numba with one thread each: CPU seconds of the process are then those of the algorithm."""
+    """BLAS, OpenMP and numba with one thread each: CPU seconds of the process are then those of the
+    algorithm."""
     before = numba.get_num_threads()
     with threadpool_limits(1):
         numba.set_num_threads(1)
@@ -122,42 +137,56 @@ def fit(setting, X, n_clusters, *, seed):
     """
     if setting.method in PEERS:
         return _fit_peer(setting.method, X, n_clusters, seed)
-    rng = np.random.default_rng([seed, zlib.crc32(setting.label.encode()) if setting.size is None else setting.size])
+    rng = np.random.default_rng(
+        [seed, zlib.crc32(setting.label.encode()) if setting.size is None else setting.size]
+    )
     with one_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # of clusters that are left empty, as in the paper
+        # of clusters that are left empty, as in the paper
+        warnings.simplefilter("ignore", ConvergenceWarning)
         if setting.method in ASSIGNMENTS:
             return _fit_ours(setting, X, n_clusters, rng)
         return _fit_paper(setting, X, n_clusters, rng)
 
 
 def printed_vcgmm(setting, centers, rng):
-    """The vc-GMM of the paper's Algorithm 1 that a setting describes, from given centres, as an estimator."""
+    """The vc-GMM of the paper's Algorithm 1 that a setting describes, from given centres, as an
+    estimator."""
     algorithm = replace(PRINTED, n_random=setting.n_random, n_warmup=setting.n_warmup)
-    options = dict(n_neighbors=setting.n_neighbors, algorithm=algorithm, tol=TOL, compute_labels=False)
+    options = dict(
+        n_neighbors=setting.n_neighbors, algorithm=algorithm, tol=TOL, compute_labels=False
+    )
     return VCGMM(len(centers), init=centers, random_state=rng, **options)
 
 
 def _fit_paper(setting, X, n_clusters, rng):
     clock = [time.process_time()]
-    rows, weights, n_distances = X, None, 0
+    rows = X
+    weights = None
+    n_distances = 0
     if setting.size is not None:
         indices, weights = lightweight_coreset(X, setting.size, rng=rng)
-        rows, n_distances = X[indices], len(X)
+        rows = X[indices]
+        n_distances = len(X)
     clock.append(time.process_time())
     if setting.method == "kmeans++":
         seeds, _, _ = kmeans_plusplus(rows, n_clusters, n_trials=1, rng=rng)
-        n_distances += len(rows) * n_clusters  # as the textbook counts them; blocks compute a few more
+        # as the textbook counts them; blocks compute a few more
+        n_distances += len(rows) * n_clusters
     else:
-        seeds, n_seeding = afkmc2(rows, n_clusters, chain_length=setting.chain_length, sample_weight=weights, rng=rng)
+        seeds, n_seeding = afkmc2(
+            rows, n_clusters, chain_length=setting.chain_length, sample_weight=weights, rng=rng
+        )
         n_distances += n_seeding
-    centers, n_iter = rows[seeds], 0
+    centers = rows[seeds]
+    n_iter = 0
     clock.append(time.process_time())
     if setting.method in ("kmeans++", "lwcs"):
         centers, n_iter, n_em = lloyd(rows, centers, sample_weight=weights, tol=TOL)
         n_distances += n_em
     elif setting.method in ("vargmm", "vcgmm"):
         model = printed_vcgmm(setting, centers, rng).fit(rows, sample_weight=weights)
-        centers, n_iter = model.cluster_centers_, model.n_iter_
+        centers = model.cluster_centers_
+        n_iter = model.n_iter_
         n_distances += model.n_distances_
     clock.append(time.process_time())
     return Fit(centers, n_iter, n_distances, clock[-1] - clock[0], *np.diff(clock))
@@ -166,9 +195,13 @@ def _fit_paper(setting, X, n_clusters, rng):
 def _fit_ours(setting, X, n_clusters, rng):
     # as anyone would call it: other options at their defaults
     start = time.process_time()
-    options = dict(coreset_size=setting.size, assignment=ASSIGNMENTS[setting.method], compute_labels=False)
+    options = dict(
+        coreset_size=setting.size, assignment=ASSIGNMENTS[setting.method], compute_labels=False
+    )
     model = VCGMM(n_clusters, **options, random_state=rng).fit(X)
-    return Fit(model.cluster_centers_, model.n_iter_, model.n_distances_, time.process_time() - start)
+    return Fit(
+        model.cluster_centers_, model.n_iter_, model.n_distances_, time.process_time() - start
+    )
 
 
 def _fit_peer(name, X, n_clusters, seed):
@@ -183,14 +216,18 @@ def _fit_peer(name, X, n_clusters, seed):
             options = dict(seed=seed + 1, max_points_per_centroid=len(X), min_points_per_centroid=1)
             model = faiss.Kmeans(X.shape[1], n_clusters, **options)
             model.train(X)
-            centers, n_iter = model.centroids, len(model.iteration_stats)
+            centers = model.centroids
+            n_iter = len(model.iteration_stats)
         else:
             options = dict(n_init=1, random_state=seed)
             if name == "minibatch":
-                model = MiniBatchKMeans(n_clusters, batch_size=1024, compute_labels=False, **options).fit(X)
+                model = MiniBatchKMeans(
+                    n_clusters, batch_size=1024, compute_labels=False, **options
+                ).fit(X)
             else:
                 model = KMeans(n_clusters, algorithm=name.split()[1], **options).fit(X)
-            centers, n_iter = model.cluster_centers_, model.n_iter_
+            centers = model.cluster_centers_
+            n_iter = model.n_iter_
         seconds = time.process_time() - start
     return Fit(np.asarray(centers, dtype=X.dtype), n_iter, np.nan, seconds)
 
@@ -208,19 +245,30 @@ def panel_rows(panel, seed, *, first, peers, peer_seeds, chains, widths):
 
     Parameters
     ----------
-    panel : dict of `data`, `clusters`, `log_sizes` (base 2, of N'), `rows`, `measured`, `seeds`; `neighbors`,
-        `random`, `chain` and `initial_e_steps` as in `paper_settings`; `peers`, if not all of them
+    panel : dict of `data`, `clusters`, `log_sizes` (base 2, of N'), `rows`, `measured`, `seeds`;
+        `neighbors`, `random`, `chain` and `initial_e_steps` as in `paper_settings`; `peers`, if not
+        all of them
     seed : int; `first`, the first of the panel's seeds, and that of the data
     peers, peer_seeds : which other libraries run, and with how many seeds
     chains, widths : as in `paper_settings`
     """
-    problem = clustering_problem(panel["data"], rows=panel["rows"], measured=panel["measured"], seed=first)
+    problem = clustering_problem(
+        panel["data"], rows=panel["rows"], measured=panel["measured"], seed=first
+    )
     search = dict(n_neighbors=panel.get("neighbors", 5), n_random=panel.get("random", 0))
     search |= dict(chain_length=panel.get("chain", 2), n_warmup=panel.get("initial_e_steps", 0))
-    settings = paper_settings(sizes=[2**k for k in panel["log_sizes"]], chains=chains, widths=widths, **search)
+    settings = paper_settings(
+        sizes=[2**k for k in panel["log_sizes"]], chains=chains, widths=widths, **search
+    )
     if seed < first + peer_seeds:
         settings += [Setting(name) for name in peers if name in panel.get("peers", peers)]
-    rows = seed_rows(problem, panel["clusters"], settings, seed=seed, other=next_seed(seed, first, panel["seeds"]))
+    rows = seed_rows(
+        problem,
+        panel["clusters"],
+        settings,
+        seed=seed,
+        other=next_seed(seed, first, panel["seeds"]),
+    )
     return [row | dict(dataset=panel["data"]) for row in rows]
 
 
@@ -236,24 +284,36 @@ def seed_rows(problem, n_clusters, settings, *, seed, other=None):
     ----------
     problem : handful_papers.vcgmm.data.Problem
     settings : list of Setting, with "kmeans++" among them
-    other : int or None, another seed: the partition of k-means++ is compared with that of k-means++ with it
+    other : int or None, another seed: the partition of k-means++ is compared with that of k-means++
+        with it
 
     Returns
     -------
-    list of dict: dataset, clusters, method, setting, size, seed; error (quantisation error on `problem.measured`),
-    iterations, distances, and CPU seconds: seconds, coreset_seconds, seeding_seconds, em_seconds; nmi (normalised
-    mutual information with the partition of k-means++ of this seed)
+    list of dict: dataset, clusters, method, setting, size, seed; error (quantisation error on
+    `problem.measured`), iterations, distances, and CPU seconds: seconds, coreset_seconds,
+    seeding_seconds, em_seconds; nmi (normalised mutual information with the partition of k-means++
+    of this seed)
     """
     warm_up(settings, problem.X)
-    reference, rows = None, []
+    reference = None
+    rows = []
     if other is not None:
-        reference, _ = _partition(problem, fit(Setting("kmeans++"), problem.X, n_clusters, seed=other).centers)
+        reference, _ = _partition(
+            problem, fit(Setting("kmeans++"), problem.X, n_clusters, seed=other).centers
+        )
     for setting in sorted(settings, key=lambda s: s.method != "kmeans++"):
         taken = vars(fit(setting, problem.X, n_clusters, seed=seed))
         labels, error = _partition(problem, taken.pop("centers"))
-        row = dict(dataset=problem.name, clusters=n_clusters, method=setting.method, setting=setting.label)
+        row = dict(
+            dataset=problem.name, clusters=n_clusters, method=setting.method, setting=setting.label
+        )
         row |= dict(size=setting.size, seed=seed, error=error, **taken)
-        rows.append(row | dict(nmi=np.nan if reference is None else normalized_mutual_info_score(reference, labels)))
+        rows.append(
+            row
+            | dict(
+                nmi=np.nan if reference is None else normalized_mutual_info_score(reference, labels)
+            )
+        )
         if setting.method == "kmeans++":
             reference = labels
     return rows

@@ -1,12 +1,15 @@
-"""The rows that the clustering experiments run on: data sets as the paper prepares them, and patches of images."""
+"""The rows that the clustering experiments run on: data sets as the paper prepares them, and
+patches of images."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from handful.data import load
 
-N_HELD_OUT = 10_000  # of CIFAR-10, as the official test set has
-CHUNK = 1 << 18  # patches cut at a time
+# of CIFAR-10, as the official test set has
+N_HELD_OUT = 10_000
+# patches cut at a time
+CHUNK = 1 << 18
 # name -> side, grey: what is cut from CIFAR-10's training images
 PATCHES = {"colour_patches": (5, False), "grey_patches": (4, True)}
 
@@ -17,9 +20,11 @@ class Problem:
 
     Attributes
     ----------
-    name : str, of a data set in the registry, with the kind of patches behind it: "cifar10[grey_patches]"
+    name : str, of a data set in the registry, with the kind of patches behind it:
+        "cifar10[grey_patches]"
     X : float32 array, shape (n, d), about its mean: all algorithms round alike
-    X_test : float32 array, or None: the rows on which errors are taken where these are not all of `X`
+    X_test : float32 array, or None: the rows on which errors are taken where these are not all of
+        `X`
     sha256 : str, of the file that it was made from; None for generated rows
     """
 
@@ -37,27 +42,32 @@ class Problem:
 def clustering_problem(name, *, rows=None, measured=None, seed=0):
     """The `Problem` of a data set.
 
-    Images and patches get uniform noise in [0, 1) (the paper's preprocessing of CIFAR-10); nothing else is scaled.
+    Images and patches get uniform noise in [0, 1) (the paper's preprocessing of CIFAR-10); nothing
+    else is scaled.
 
     Parameters
     ----------
-    name : "colour_patches" (5 x 5 x 3) or "grey_patches" (4 x 4), cut from CIFAR-10 at random places, or a name that
-        `handful.data.load` knows
+    name : "colour_patches" (5 x 5 x 3) or "grey_patches" (4 x 4), cut from CIFAR-10 at random
+        places, or a name that `handful.data.load` knows
     rows : int or None, patches to cut; elsewhere rows to draw, None for all
-    measured : int or None, about how many rows, at equal steps, errors are taken on; None for all (of CIFAR-10: all
-        of its test set)
+    measured : int or None, about how many rows, at equal steps, errors are taken on; None for all
+        (of CIFAR-10: all of its test set)
     seed : int, of noise, places and draws
     """
     rng = np.random.default_rng(seed)
-    dataset, X_test = load("cifar10" if name in PATCHES else name), None
+    dataset = load("cifar10" if name in PATCHES else name)
+    X_test = None
     if name in PATCHES:
         size, grey = PATCHES[name]
-        X = cut_patches(as_images(dataset.X), 500_000 if rows is None else rows, size=size, grey=grey, rng=rng)
+        X = cut_patches(
+            as_images(dataset.X), 500_000 if rows is None else rows, size=size, grey=grey, rng=rng
+        )
         X = _with_noise(X, rng)
     elif name == "cifar10":
         order = rng.permutation(len(dataset.X))
         kept = np.sort(order[N_HELD_OUT:] if rows is None else order[N_HELD_OUT:][:rows])
-        X, X_test = _with_noise(dataset.X[kept], rng), _with_noise(dataset.X[np.sort(order[:N_HELD_OUT])], rng)
+        X = _with_noise(dataset.X[kept], rng)
+        X_test = _with_noise(dataset.X[np.sort(order[:N_HELD_OUT])], rng)
     elif name == "sample_patches":
         X = _with_noise(dataset.X, rng)
     elif name == "cod_rna":
@@ -81,7 +91,9 @@ def _with_noise(X, rng):
 
 
 def _centred(X, mean):
-    return np.ascontiguousarray((X - mean.astype(X.dtype if X.dtype.kind == "f" else np.float64)), dtype=np.float32)
+    return np.ascontiguousarray(
+        (X - mean.astype(X.dtype if X.dtype.kind == "f" else np.float64)), dtype=np.float32
+    )
 
 
 def as_images(X):
@@ -109,8 +121,10 @@ def cut_patches(images, n, *, size, rng, grey=False, out=None):
     out = np.empty((n, size * size * (1 if grey else channels)), np.uint8) if out is None else out
     for start in range(0, n, CHUNK):
         count = min(CHUNK, n - start)
-        image = np.sort(rng.integers(m, size=count))  # in the order of the images, as they lie in memory
-        y, x = rng.integers(height - size + 1, size=count), rng.integers(width - size + 1, size=count)
+        # in the order of the images, as they lie in memory
+        image = np.sort(rng.integers(m, size=count))
+        y = rng.integers(height - size + 1, size=count)
+        x = rng.integers(width - size + 1, size=count)
         part = windows[image, :, y, x]
         part = part.mean(axis=1) if grey else part
         out[start : start + count] = part.reshape(count, -1)
@@ -118,7 +132,8 @@ def cut_patches(images, n, *, size, rng, grey=False, out=None):
 
 
 def patch_file(path, n, *, source="cifar10", size=4, seed=0):
-    """Write patches to a file that is larger than one would hold in memory; gives it as a memory map.
+    """Write patches to a file that is larger than one would hold in memory; gives it as a memory
+    map.
 
     Parameters
     ----------
@@ -134,9 +149,12 @@ def patch_file(path, n, *, source="cifar10", size=4, seed=0):
     """
     rng = np.random.default_rng(seed)
     out = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=(n, 3 * size * size))
-    photographs = load("sample_patches", size=32, stride=32).X.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2)
+    photographs = (
+        load("sample_patches", size=32, stride=32).X.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2)
+    )
     if source == "sample_images":
-        images, dataset = photographs, load("sample_patches", size=32, stride=32)
+        images = photographs
+        dataset = load("sample_patches", size=32, stride=32)
     else:
         dataset = load("cifar10")
         images = np.concatenate([as_images(dataset.X), photographs])

@@ -15,13 +15,18 @@ from handful_papers.vcgmm.tables import (
 
 E_STEPS = "initial_e_steps"
 __all__ = ["cells", "evidence"]
-JUDGED = ("error", "distances")  # of Table 1; times and iterations stand in its table
+# of Table 1; times and iterations stand in its table
+JUDGED = ("error", "distances")
 
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     panels = {p["role"]: p for p in run.parameters["panels"]}
-    own = {role: panels[role] for data, role in PAPERS_DATA.items() if panels.get(role, {}).get("data") == data}
+    own = {
+        role: panels[role]
+        for data, role in PAPERS_DATA.items()
+        if panels.get(role, {}).get("data") == data
+    }
     sizes = run.rows
     if not _facts(own.get("RNA", {}))[E_STEPS]:
         sizes = sizes[sizes.dataset != own.get("RNA", {}).get("data")]
@@ -31,7 +36,9 @@ def evidence(run):
         "vcgmm-tab01-vargmm-better": _vargmm(run, own, ["CIFAR-10"]),
         "vcgmm-fig01-share": _share(run, panels),
         "vcgmm-tab01-share": _printed(run, own, "share"),
-        "vcgmm-figS3-nmi": paired_differences(sizes, a="vcgmm", b="lwcs", value="nmi", by=["dataset", "size"]),
+        "vcgmm-figS3-nmi": paired_differences(
+            sizes, a="vcgmm", b="lwcs", value="nmi", by=["dataset", "size"]
+        ),
     }
     return found | {f"vcgmm-tab01-{quantity}": _printed(run, own, quantity) for quantity in JUDGED}
 
@@ -41,10 +48,12 @@ def _facts(panel):
 
 
 def _printed(run, own, quantity):
-    """Ours against the printed value of each method, on each of the paper's sets that the run has."""
+    """Ours against the printed value of each method, on each of the paper's sets that the run
+    has."""
     found = {}
     for role, panel in own.items():
-        if role != "RNA" or _facts(panel)[E_STEPS]:  # the paper starts RNA with four E-steps
+        # the paper starts RNA with four E-steps
+        if role != "RNA" or _facts(panel)[E_STEPS]:
             about = panel if quantity == "share" else None
             values = against_printed(run.rows, panel["data"], role, quantity, about)
             found |= {(role, method): value for method, value in values.items()}
@@ -57,7 +66,9 @@ def _to_lwcs(run, panels, role):
     dataset = panels[role]["data"]
     ratios = same_error_ratios(run.rows, dataset, cost="distances")
     if np.isnan(ratios).any():
-        return Evidence(lacks=f"{dataset}: the coresets do not lie around an error of 10 % in every seed")
+        return Evidence(
+            lacks=f"{dataset}: the coresets do not lie around an error of 10 % in every seed"
+        )
     return Evidence({dataset: ratios}, facts=dict(clusters=panels[role]["clusters"]))
 
 
@@ -65,14 +76,19 @@ def _lower(run, own):
     if "CIFAR-10" not in own:
         return Evidence(lacks="CIFAR-10 is not among the data of this run")
     rows = run.rows[run.rows.dataset == own["CIFAR-10"]["data"]]
-    return paired_differences(rows, a="vcgmm", b="lwcs", value="eta", by="size", higher_is_better=False)
+    return paired_differences(
+        rows, a="vcgmm", b="lwcs", value="eta", by="size", higher_is_better=False
+    )
 
 
 def _near_target(run, panels, method):
-    """Role -> `quantities` at the coreset size nearest to 10 %, or of var-GMM-S at the paper's G."""
+    """Role -> `quantities` at the coreset size nearest to 10 %, or of var-GMM-S at the paper's
+    G."""
     summary = summarise(run.rows)
     return {
-        role: quantities(run.rows, p["data"], method, as_printed(summary, p["data"], role, method).setting, p)
+        role: quantities(
+            run.rows, p["data"], method, as_printed(summary, p["data"], role, method).setting, p
+        )
         for role, p in panels.items()
     }
 
@@ -81,7 +97,9 @@ def _vargmm(run, panels, roles):
     panels = {role: panels[role] for role in roles if role in panels}
     if not panels:
         return Evidence(lacks=f"none of {', '.join(roles)} is among the data of this run")
-    return {panels[role]["data"]: q.error for role, q in _near_target(run, panels, "vargmm").items()}
+    return {
+        panels[role]["data"]: q.error for role, q in _near_target(run, panels, "vargmm").items()
+    }
 
 
 def _share(run, panels):

@@ -1,19 +1,28 @@
-"""Lloyd's algorithm on weighted rows, with distances as fast as vc-GMM's: what the paper measures it against."""
+"""Lloyd's algorithm on weighted rows, with distances as fast as vc-GMM's: what the paper measures
+it against."""
 
 import numpy as np
 from handful.clustering.variational import padded
 from numba import njit
 
-BLOCK = 16  # rows that share a visit to four centres: these then stay in the nearest cache
+# rows that share a visit to four centres: these then stay in the nearest cache
+BLOCK = 16
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def four_distances(y, a, b, c, d):
     """Squared distances from `y` to four centres; the row stays in registers."""
-    zero = y.dtype.type(0)  # sums in the rows' own type
-    s0, s1, s2, s3 = zero, zero, zero, zero
+    # sums in the rows' own type
+    zero = y.dtype.type(0)
+    s0 = zero
+    s1 = zero
+    s2 = zero
+    s3 = zero
     for j in range(y.size):
-        d0, d1, d2, d3 = y[j] - a[j], y[j] - b[j], y[j] - c[j], y[j] - d[j]
+        d0 = y[j] - a[j]
+        d1 = y[j] - b[j]
+        d2 = y[j] - c[j]
+        d3 = y[j] - d[j]
         s0 += d0 * d0
         s1 += d1 * d1
         s2 += d2 * d2
@@ -23,8 +32,10 @@ def four_distances(y, a, b, c, d):
 
 @njit(cache=True, nogil=True)
 def _pass(Y, weights, centers, nearest, sq_dist, sums, mass):
-    # Assign every row to its nearest centre and add it up there; returns the weighted cost of the centres as they were.
-    n, n_clusters = Y.shape[0], centers.shape[0]
+    # Assign every row to its nearest centre and add it up there; returns the weighted cost of the
+    # centres as they were.
+    n = Y.shape[0]
+    n_clusters = centers.shape[0]
     last = n_clusters - 1
     sums[:] = 0.0
     mass[:] = 0.0
@@ -34,9 +45,13 @@ def _pass(Y, weights, centers, nearest, sq_dist, sums, mass):
         for i in range(start, stop):
             sq_dist[i] = np.inf
         for c in range(0, n_clusters, 4):
-            second, third, fourth = min(c + 1, last), min(c + 2, last), min(c + 3, last)
+            second = min(c + 1, last)
+            third = min(c + 2, last)
+            fourth = min(c + 3, last)
             for i in range(start, stop):
-                quartet = four_distances(Y[i], centers[c], centers[second], centers[third], centers[fourth])
+                quartet = four_distances(
+                    Y[i], centers[c], centers[second], centers[third], centers[fourth]
+                )
                 for q in range(4):
                     if quartet[q] < sq_dist[i]:
                         sq_dist[i] = quartet[q]
@@ -52,21 +67,24 @@ def _pass(Y, weights, centers, nearest, sq_dist, sums, mass):
 
 
 def bound(cost, total, n_features, n_clusters):
-    """k-means' lower bound of the log-likelihood (Lücke and Forster 2019), whose change ends the paper's Lloyd runs.
+    """k-means' lower bound of the log-likelihood (Lücke and Forster 2019), whose change ends the
+    paper's Lloyd runs.
 
     F = -W D / 2 (1 + log(2 pi Q / (W D))) - W log C, with the cost Q and the sum of weights W.
     """
     if not cost > 0:
         return np.inf
-    return -0.5 * total * n_features * (1 + np.log(2 * np.pi * cost / (total * n_features))) - total * np.log(
-        n_clusters
-    )
+    return -0.5 * total * n_features * (
+        1 + np.log(2 * np.pi * cost / (total * n_features))
+    ) - total * np.log(n_clusters)
 
 
 def lloyd(X, centers, *, sample_weight=None, tol=1e-4, max_iter=300):
-    """Lloyd's algorithm from the given centres, until the relative change of `bound` falls below `tol`.
+    """Lloyd's algorithm from the given centres, until the relative change of `bound` falls below
+    `tol`.
 
-    Four centres at a time, in the type of `X`; sums in float64. A centre that loses all rows stays where it is.
+    Four centres at a time, in the type of `X`; sums in float64. A centre that loses all rows stays
+    where it is.
 
     Parameters
     ----------
@@ -82,10 +100,15 @@ def lloyd(X, centers, *, sample_weight=None, tol=1e-4, max_iter=300):
     """
     n, d = X.shape
     weights = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    Y, centers = padded(X), padded(centers)
-    nearest, sq_dist = np.zeros(n, np.int32), np.empty(n, Y.dtype)
-    sums, mass = np.empty(centers.shape), np.empty(len(centers))
-    total, previous, n_iter = weights.sum(), None, 0
+    Y = padded(X)
+    centers = padded(centers)
+    nearest = np.zeros(n, np.int32)
+    sq_dist = np.empty(n, Y.dtype)
+    sums = np.empty(centers.shape)
+    mass = np.empty(len(centers))
+    total = weights.sum()
+    previous = None
+    n_iter = 0
     while n_iter < max_iter:
         cost = _pass(Y, weights, centers, nearest, sq_dist, sums, mass)
         n_iter += 1

@@ -1,4 +1,5 @@
-"""Does VCGMM end where simple peers find a good optimum? Families of mixtures, and what peers need (ours)."""
+"""Does VCGMM end where simple peers find a good optimum? Families of mixtures, and what peers need
+(ours)."""
 
 import numpy as np
 from handful.data.synthetic import gaussian_mixture
@@ -8,26 +9,31 @@ from handful_papers.vcgmm import METHODS
 from handful_papers.vcgmm.arms import ASSIGNMENTS, Setting, next_seed, seed_rows
 from handful_papers.vcgmm.data import Problem, clustering_problem
 
-# Options of `gaussian_mixture`; centres lie sqrt(2 d) apart, so that balls of 1 standard deviation overlap.
+# Options of `gaussian_mixture`; centres lie sqrt(2 d) apart, so that balls of 1 standard deviation
+# overlap.
 FAMILIES = {
     "balanced": dict(overlap=0.5),
     "Pareto weights": dict(overlap=0.5, imbalance=1.0, tail=4.0),
     "heavy tails": dict(overlap=0.5, tail=2.5),
     "overlapping": dict(overlap=1.5),
 }
-WITHIN = 1.02  # of the best reference
+# of the best reference
+WITHIN = 1.02
 TIME_MARKS = (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 
 
 def mixture_problem(family, *, rows, dimensions, components, seed=0):
     """The `Problem` of a family of mixtures; generated, so without a data set to cite."""
     rng = np.random.default_rng([seed, list(FAMILIES).index(family)])
-    X, _ = gaussian_mixture(rows, dimensions, components, dtype=np.float32, rng=rng, **FAMILIES[family])
+    X, _ = gaussian_mixture(
+        rows, dimensions, components, dtype=np.float32, rng=rng, **FAMILIES[family]
+    )
     return Problem(family, X - X.mean(axis=0), None)
 
 
 def arms(size, references):
-    """The settings to compare: references on all rows; the paper's vc-GMM, and ours, on a coreset; ours on all rows."""
+    """The settings to compare: references on all rows; the paper's vc-GMM, and ours, on a coreset;
+    ours on all rows."""
     own = [Setting(method, size=n) for method in ASSIGNMENTS for n in (size, None)]
     return [*(Setting(name) for name in references), Setting("vcgmm", size=size), *own]
 
@@ -37,13 +43,16 @@ def problem_rows(problem, seed, *, first, n_seeds, references, size):
 
     Parameters
     ----------
-    problem : dict of `rows` and `clusters`, with either `family`, `dimensions` and `components` or `data`
+    problem : dict of `rows` and `clusters`, with either `family`, `dimensions` and `components` or
+        `data`
     seed : int; `first`, the first of `n_seeds`, and that of the data
     references, size : as in `arms`
     """
     made = make_problem(problem, seed=first)
     settings = arms(size, references)
-    return seed_rows(made, problem["clusters"], settings, seed=seed, other=next_seed(seed, first, n_seeds))
+    return seed_rows(
+        made, problem["clusters"], settings, seed=seed, other=next_seed(seed, first, n_seeds)
+    )
 
 
 def make_problem(problem, *, seed):
@@ -64,25 +73,37 @@ def against_best_by_seed(rows, references):
 
     Returns
     -------
-    DataFrame : `rows` with ratio (of the error to the least mean error of the references) and time_ratio (of seconds
-        to the mean of the fastest reference whose mean error is within 2 % of the best)
+    DataFrame : `rows` with ratio (of the error to the least mean error of the references) and
+        time_ratio (of seconds to the mean of the fastest reference whose mean error is within 2 %
+        of the best)
     """
-    means = rows[rows.method.isin(references)].groupby(["dataset", "method"])[["error", "seconds"]].mean()
+    means = (
+        rows[rows.method.isin(references)]
+        .groupby(["dataset", "method"])[["error", "seconds"]]
+        .mean()
+    )
     best = means.error.groupby("dataset").min()
     near = means[means.error <= WITHIN * best.reindex(means.index, level="dataset")]
     fastest = near.seconds.groupby("dataset").min()
-    return rows.assign(ratio=rows.error / rows.dataset.map(best), time_ratio=rows.seconds / rows.dataset.map(fastest))
+    return rows.assign(
+        ratio=rows.error / rows.dataset.map(best),
+        time_ratio=rows.seconds / rows.dataset.map(fastest),
+    )
 
 
 def against_best(rows, references):
-    """The means of `against_best_by_seed` over seeds, a row for each dataset, method and setting, with ratio_sem."""
-    groups = against_best_by_seed(rows, references).groupby(["dataset", "method", "setting"], sort=False)
+    """The means of `against_best_by_seed` over seeds, a row for each dataset, method and setting,
+    with ratio_sem."""
+    groups = against_best_by_seed(rows, references).groupby(
+        ["dataset", "method", "setting"], sort=False
+    )
     table = groups[["error", "seconds", "ratio", "time_ratio"]].mean()
     return table.assign(ratio_sem=groups.ratio.sem()).reset_index()
 
 
 def draw_against_best(table, titles):
-    """Error over the best reference's against time over that of the fastest that gets there; the bar is shaded.
+    """Error over the best reference's against time over that of the fastest that gets there; the
+    bar is shaded.
 
     Parameters
     ----------
@@ -96,21 +117,27 @@ def draw_against_best(table, titles):
     fig, axes = panels(len(titles), most=4, ratio=0.95)
     for ax, (dataset, title) in zip(axes.flat, titles.items()):
         part = table[table.dataset == dataset]
-        excess, error = 100 * (part.ratio - 1), 100 * part.ratio_sem
-        low, top = 1.3 * min(excess.min(), -2.0), 1.3 * max(excess.max(), 12.0)
+        excess = 100 * (part.ratio - 1)
+        error = 100 * part.ratio_sem
+        low = 1.3 * min(excess.min(), -2.0)
+        top = 1.3 * max(excess.max(), 12.0)
         left = 0.6 * part.time_ratio.min()
         ax.axhspan(low, 100 * (WITHIN - 1), xmin=0, xmax=1, color="#e4e4e4", lw=0, zorder=0)
         ax.axvline(0.5, color="#9a9a9a", lw=0.8, ls=":", zorder=1)
         for line, height, width in zip(part.itertuples(), excess, error):
             look = METHODS.style(line.method, ls="none")
-            if line.setting:  # on a coreset
+            # on a coreset
+            if line.setting:
                 look["markerfacecolor"] = "white"
             ax.errorbar(line.time_ratio, height, yerr=width, **look)
         right = 1.6 * part.time_ratio.max()
         marks = [m for m in TIME_MARKS if left <= m <= right]
         ax.set(title=title, xscale="log", xlim=(left, right))
         ax.set_yscale("symlog", linthresh=10, linscale=1.5)
-        ax.set(ylim=(low, top), yticks=[m for m in ((0, 10, 100) if top > 20 else (-5, 0, 5, 10)) if low <= m <= top])
+        ax.set(
+            ylim=(low, top),
+            yticks=[m for m in ((0, 10, 100) if top > 20 else (-5, 0, 5, 10)) if low <= m <= top],
+        )
         ax.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
         ax.set_xticks(marks, [f"{m:g}" for m in marks])
         ax.minorticks_off()
@@ -131,5 +158,7 @@ def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     references = [name for name in run.parameters["references"] if name in set(run.rows.method)]
     rows = against_best_by_seed(run.rows.assign(setting=run.rows.setting.fillna("")), references)
-    whole = rows[(rows.method == "vcgmm hardened") & (rows.setting == "")].groupby("dataset", sort=False)
+    whole = rows[(rows.method == "vcgmm hardened") & (rows.setting == "")].groupby(
+        "dataset", sort=False
+    )
     return {"vcgmm-own-time-hardened": {d: mine.time_ratio.to_numpy() for d, mine in whole}}

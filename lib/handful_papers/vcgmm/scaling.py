@@ -1,4 +1,5 @@
-"""How vc-GMM's cost grows: measured exponents against the complexities of Table S.1, and Table 2 at large scale."""
+"""How vc-GMM's cost grows: measured exponents against the complexities of Table S.1, and Table 2 at
+large scale."""
 
 import resource
 import tempfile
@@ -19,7 +20,8 @@ from handful_papers.vcgmm.data import patch_file
 from handful_papers.vcgmm.lloyd import lloyd
 
 AXES = ("points", "clusters", "neighbors", "dimensions")
-# Table S.1: exponents in the points it runs on (N or N'), C, G and D; None where the cost has terms of either kind
+# Table S.1: exponents in the points it runs on (N or N'), C, G and D; None where the cost has terms
+# of either kind
 STATED = {
     ("coreset", "points"): 1,
     ("coreset", "dimensions"): 1,
@@ -36,12 +38,13 @@ STATED = {
 
 
 def measure(n, C, G, d, *, seed, n_iter=6):
-    """Cost of each part on n rows of a mixture with as many components as clusters, C; G neighbours, d dimensions.
+    """Cost of each part on n rows of a mixture with as many components as clusters, C; G
+    neighbours, d dimensions.
 
     Returns
     -------
-    list of dict: part, quantity ("distances", "seconds" of CPU time on one thread, "bytes" at the peak), value. An
-    iteration's cost is the mean over all but the first.
+    list of dict: part, quantity ("distances", "seconds" of CPU time on one thread, "bytes" at the
+    peak), value. An iteration's cost is the mean over all but the first.
     """
     rng = np.random.default_rng([seed, n, C, G, d])
     X = gaussian_mixture(n, d, C, overlap=0.3, dtype=np.float32, rng=rng)[0]
@@ -49,7 +52,9 @@ def measure(n, C, G, d, *, seed, n_iter=6):
     found = []
 
     def note(part, **quantities):
-        found.extend(dict(part=part, quantity=name, value=value) for name, value in quantities.items())
+        found.extend(
+            dict(part=part, quantity=name, value=value) for name, value in quantities.items()
+        )
 
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -73,12 +78,14 @@ def measure(n, C, G, d, *, seed, n_iter=6):
 
 def measured(axis, points, clusters, neighbors, dimensions, seed, *, n_iter):
     """Rows of `measure` at one scale, for the curve along `axis`: a task of the sweep."""
-    measure(256, 8, 2, 8, seed=0, n_iter=1)  # compiles
+    # compiles
+    measure(256, 8, 2, 8, seed=0, n_iter=1)
     return measure(points, clusters, neighbors, dimensions, seed=seed, n_iter=n_iter)
 
 
 def long_form(rows):
-    """Rows with one column a quantity, as they are kept, one quantity a row; without those that a part has not."""
+    """Rows with one column a quantity, as they are kept, one quantity a row; without those that a
+    part has not."""
     if "quantity" in rows:
         return rows
     kept = [c for c in rows if c not in ("bytes", "distances", "seconds")]
@@ -92,7 +99,9 @@ def _lloyd_cost(X, centers, n_iter):
 
 
 def _em_cost(X, centers, n_neighbors, n_iter, seed):
-    options = dict(init=centers, algorithm="paper", tol=0.0, compute_labels=False, random_state=seed)
+    options = dict(
+        init=centers, algorithm="paper", tol=0.0, compute_labels=False, random_state=seed
+    )
     start = time.process_time()
     model = VCGMM(len(centers), n_neighbors=n_neighbors, max_iter=n_iter, **options).fit(X)
     return dict(distances=model.n_distances_, seconds=time.process_time() - start)
@@ -112,42 +121,52 @@ def exponents(rows):
 
     Parameters
     ----------
-    rows : DataFrame with axis, the sizes (see `measured`), seed, part, quantity, value (see `long_form`)
+    rows : DataFrame with axis, the sizes (see `measured`), seed, part, quantity, value (see
+        `long_form`)
 
     Returns
     -------
     list of dict: part, quantity, axis, seed, exponent
     """
     found = []
-    for (part, quantity, axis, seed), group in rows.groupby(["part", "quantity", "axis", "seed"], sort=False):
+    for (part, quantity, axis, seed), group in rows.groupby(
+        ["part", "quantity", "axis", "seed"], sort=False
+    ):
         costs = group.groupby(axis).value.mean()
         if len(costs) > 1 and (costs > 0).all():
             exponent = fitted_exponent(costs.index, costs)
-            found.append(dict(part=part, quantity=quantity, axis=axis, seed=seed, exponent=exponent))
+            found.append(
+                dict(part=part, quantity=quantity, axis=axis, seed=seed, exponent=exponent)
+            )
     return found
 
 
-# Table 2 ------------------------------------------------------------------------------------------------------------
+# Table 2 -----------------------------------------------------------------------------------------
 
 
 def draw_coreset(X, size, *, seed):
-    """A lightweight coreset of a file of uint8 rows, with uniform noise in [0, 1) on what was drawn.
+    """A lightweight coreset of a file of uint8 rows, with uniform noise in [0, 1) on what was
+    drawn.
 
     Returns
     -------
     rows : float32 array, about their weighted mean
     weights : float64 array
     mean : array, shape (d,)
-    cost : dict of seconds (CPU) and megabytes (most that was allocated beside the file's cached pages)
+    cost : dict of seconds (CPU) and megabytes (most that was allocated beside the file's cached
+        pages)
     """
-    lightweight_coreset(X[:2], 1, rng=np.random.default_rng(seed))  # compiles: neither time nor memory of the coreset
+    # compiles: neither time nor memory of the coreset
+    lightweight_coreset(X[:2], 1, rng=np.random.default_rng(seed))
     rng = np.random.default_rng(seed)
     tracemalloc.start()
     start = time.process_time()
     with one_thread():
         indices, weights = lightweight_coreset(X, size, rng=rng)
         seconds = time.process_time() - start
-        rows = X[indices].astype(np.float32) + rng.random((len(indices), X.shape[1]), dtype=np.float32)
+        rows = X[indices].astype(np.float32) + rng.random(
+            (len(indices), X.shape[1]), dtype=np.float32
+        )
     megabytes = tracemalloc.get_traced_memory()[1] / 2**20
     tracemalloc.stop()
     mean = (weights / weights.sum()) @ rows
@@ -155,12 +174,15 @@ def draw_coreset(X, size, *, seed):
 
 
 def many_clusters(rows, weights, X_test, n_clusters, *, chain_length=20, n_warmup=0, seed):
-    """One line of Table 2: quantisation error on `X_test`, CPU seconds of seeding and of EM, iterations."""
+    """One line of Table 2: quantisation error on `X_test`, CPU seconds of seeding and of EM,
+    iterations."""
     rng = np.random.default_rng([seed, n_clusters])
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         clock = [time.process_time()]
-        seeds, n_seeding = afkmc2(rows, n_clusters, chain_length=chain_length, sample_weight=weights, rng=rng)
+        seeds, n_seeding = afkmc2(
+            rows, n_clusters, chain_length=chain_length, sample_weight=weights, rng=rng
+        )
         clock.append(time.process_time())
         setting = Setting("vcgmm", n_random=1, n_warmup=n_warmup)
         model = printed_vcgmm(setting, rows[seeds], rng).fit(rows, sample_weight=weights)
@@ -181,7 +203,19 @@ def many_clusters(rows, weights, X_test, n_clusters, *, chain_length=20, n_warmu
     )
 
 
-def table_2(seed, *, first, source, n_train, n_test, side, coreset_size, clusters, chain_length, initial_e_steps):
+def table_2(
+    seed,
+    *,
+    first,
+    source,
+    n_train,
+    n_test,
+    side,
+    coreset_size,
+    clusters,
+    chain_length,
+    initial_e_steps,
+):
     """Table 2 with one seed, all numbers of clusters on one coreset of a file: a task of the sweep.
 
     Parameters
@@ -190,23 +224,38 @@ def table_2(seed, *, first, source, n_train, n_test, side, coreset_size, cluster
     first : int, the seed of the file, of the coreset and of the test rows, alike for all `seed`
     source, side : as in `patch_file` (there `size`)
     n_train, n_test : int, rows of the file: the last `n_test` are for the test
-    coreset_size, clusters, chain_length, initial_e_steps : N', the numbers of clusters, m, E-steps before the first
-        M-step
+    coreset_size, clusters, chain_length, initial_e_steps : N', the numbers of clusters, m, E-steps
+        before the first M-step
 
     Returns
     -------
-    list of dict of `many_clusters`, with error_per_point, coreset_seconds, coreset_megabytes, file_megabytes and
-    peak_megabytes (most that this process has held, cached pages of files included)
+    list of dict of `many_clusters`, with error_per_point, coreset_seconds, coreset_megabytes,
+    file_megabytes and peak_megabytes (most that this process has held, cached pages of files
+    included)
     """
     with tempfile.TemporaryDirectory() as folder:
-        X, _ = patch_file(Path(folder) / "patches.npy", n_train + n_test, source=source, size=side, seed=first)
-        draw_coreset(X[:5000], 100, seed=first)  # compiles
+        X, _ = patch_file(
+            Path(folder) / "patches.npy", n_train + n_test, source=source, size=side, seed=first
+        )
+        # compiles
+        draw_coreset(X[:5000], 100, seed=first)
         rows, weights, mean, cost = draw_coreset(X[:n_train], coreset_size, seed=first)
-        held_out, megabytes = np.array(X[n_train:]), X.nbytes / 2**20
-    X_test = held_out + np.random.default_rng(first).random(held_out.shape, dtype=np.float32) - mean.astype(np.float32)
-    many_clusters(rows[:2000], weights[:2000], X_test[:500], 20, seed=seed)  # compiles
+        held_out = np.array(X[n_train:])
+        megabytes = X.nbytes / 2**20
+    X_test = (
+        held_out
+        + np.random.default_rng(first).random(held_out.shape, dtype=np.float32)
+        - mean.astype(np.float32)
+    )
+    # compiles
+    many_clusters(rows[:2000], weights[:2000], X_test[:500], 20, seed=seed)
     common = dict(chain_length=chain_length, n_warmup=initial_e_steps, seed=seed)
     found = [many_clusters(rows, weights, X_test, C, **common) for C in clusters]
-    about = {f"coreset_{name}": value for name, value in cost.items()} | dict(file_megabytes=megabytes)
+    about = {f"coreset_{name}": value for name, value in cost.items()} | dict(
+        file_megabytes=megabytes
+    )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return [row | dict(error_per_point=row["error"] / n_test, **about, peak_megabytes=peak) for row in found]
+    return [
+        row | dict(error_per_point=row["error"] / n_test, **about, peak_megabytes=peak)
+        for row in found
+    ]

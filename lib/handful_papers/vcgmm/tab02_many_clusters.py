@@ -16,7 +16,9 @@ def evidence(run):
         rows.pivot(index="seed", columns="clusters", values=column)
         for column in ("em_distances", "seeding_distances", "error")
     )
-    run.facts.update(clusters=int(em.columns.max()), initial_e_steps=run.parameters.get("initial_e_steps", 0))
+    run.facts.update(
+        clusters=int(em.columns.max()), initial_e_steps=run.parameters.get("initial_e_steps", 0)
+    )
     doublings = list(pairwise(sorted(em.columns)))
     growths = {f"{few} to {many}": em[many] / em[few] for few, many in doublings}
     few, many = doublings[-1]
@@ -31,8 +33,10 @@ def evidence(run):
 
 
 def _against_printed(rows):
-    """Ours over the nine printed values, each relative to its column's value at the fewest clusters."""
-    table, found = published("vcgmm", "Table 2").set_index(["row", "column"]).value, {}
+    """Ours over the nine printed values, each relative to its column's value at the fewest
+    clusters."""
+    table = published("vcgmm", "Table 2").set_index(["row", "column"]).value
+    found = {}
     columns = {"quantization error": "error", "seeding": "seeding_seconds", "EM": "em_seconds"}
     for name, column in columns.items():
         ours = rows.pivot(index="seed", columns="clusters", values=column)

@@ -5,7 +5,8 @@ import pandas as pd
 from handful_papers.claims import Evidence
 from handful_papers.vcgmm.scaling import AXES, STATED, exponents, long_form
 
-PARTS = ("vc-GMM iteration", "LWCS iteration", "seeding")  # a coreset takes a distance a row by definition
+# a coreset takes a distance a row by definition
+PARTS = ("vc-GMM iteration", "LWCS iteration", "seeding")
 
 
 def evidence(run):
@@ -15,8 +16,11 @@ def evidence(run):
     settings = {}
     for part in PARTS:
         axes = [
-            axis for axis in AXES if (part, axis) in STATED and axis != "dimensions"
-        ]  # in which distances are alike
+            axis
+            for axis in AXES
+            if (part, axis) in STATED and axis != "dimensions"
+            # in which distances are alike
+        ]
         off = _off(fitted, part, "distances", {axis: STATED[part, axis] for axis in axes})
         settings |= {(part, axis): values for axis, values in off.settings.items()}
     found = {"vcgmm-tabS1-distances": settings}
@@ -34,7 +38,11 @@ def _off(fitted, part, quantity, stated):
 
 
 def _search_sets(rows, points, clusters, neighbors, dimensions):
-    mine = rows[(rows.axis == "points") & (rows.points == points) & (rows.part == "vc-GMM iteration")]
+    mine = rows[
+        (rows.axis == "points") & (rows.points == points) & (rows.part == "vc-GMM iteration")
+    ]
     met = mine[mine.quantity == "distances"].groupby("seed").value.mean() / points
     settings = {"over G²": met / neighbors**2, "over a tenth of C": met / (clusters / 10)}
-    return Evidence(settings, shown=f"{met.mean():.1f} of {clusters:,} clusters, G² = {neighbors**2}")
+    return Evidence(
+        settings, shown=f"{met.mean():.1f} of {clusters:,} clusters, G² = {neighbors**2}"
+    )

@@ -18,14 +18,18 @@ QUANTITIES = {
     "iterations": "EM iterations",
     "share": "coreset+seeding share of time",
 }
-PAPERS_DATA = {"cod_rna": "RNA", "cifar10": "CIFAR-10"}  # those of Table 1 that we have
-CURVES = ("lwcs", "vcgmm", "vcgmm ours")  # over coreset sizes
+# those of Table 1 that we have
+PAPERS_DATA = {"cod_rna": "RNA", "cifar10": "CIFAR-10"}
+# over coreset sizes
+CURVES = ("lwcs", "vcgmm", "vcgmm ours")
 DRAWN = ("kmeans++", "afkmc2", "vargmm", *CURVES)
-TARGET = 10.0  # per cent: Table 1 shows the coreset size whose error comes closest
+# per cent: Table 1 shows the coreset size whose error comes closest
+TARGET = 10.0
 
 
 def relative_errors(rows):
-    """Rows of a sweep with the relative error `eta` (eq. 9) in per cent, against k-means++ (mean over its seeds)."""
+    """Rows of a sweep with the relative error `eta` (eq. 9) in per cent, against k-means++ (mean
+    over its seeds)."""
     base = rows[rows.method == BASELINE].groupby("dataset").error.mean()
     return rows.assign(eta=100 * (rows.error / rows.dataset.map(base) - 1))
 
@@ -39,20 +43,25 @@ def summarise(rows):
 
     Returns
     -------
-    DataFrame, one row per dataset, method and setting: eta and its standard error `eta_sem` (per cent), nmi,
-    `nmi_sem`, iterations, seconds, speedup_time, speedup_distances (ratios of means to k-means++), speedup_time_sd
-    (over seeds), share (per cent of the time that coreset and seeding take), n_seeds
+    DataFrame, one row per dataset, method and setting: eta and its standard error `eta_sem` (per
+    cent), nmi, `nmi_sem`, iterations, seconds, speedup_time, speedup_distances (ratios of means to
+    k-means++), speedup_time_sd (over seeds), share (per cent of the time that coreset and seeding
+    take), n_seeds
     """
     rows = relative_errors(rows)
     rows = rows.assign(before=rows.coreset_seconds + rows.seeding_seconds)
     groups = rows.groupby(KEYS, dropna=False, sort=False)
     table = groups[["eta", "nmi", "iterations", "seconds", "distances", "before"]].mean()
-    table["eta_sem"], table["nmi_sem"], table["n_seeds"] = groups.eta.sem(), groups.nmi.sem(), groups.size()
+    table["eta_sem"] = groups.eta.sem()
+    table["nmi_sem"] = groups.nmi.sem()
+    table["n_seeds"] = groups.size()
     table = table.reset_index()
     base = table[table.method == BASELINE].set_index("dataset")
     table["speedup_time"] = table.dataset.map(base.seconds) / table.seconds
     each = rows.dataset.map(base.seconds) / rows.seconds
-    table["speedup_time_sd"] = each.groupby([rows[key] for key in KEYS], dropna=False, sort=False).std().to_numpy()
+    table["speedup_time_sd"] = (
+        each.groupby([rows[key] for key in KEYS], dropna=False, sort=False).std().to_numpy()
+    )
     table["speedup_distances"] = table.dataset.map(base.distances) / table.distances
     table["share"] = 100 * table.before / table.seconds
     return table.drop(columns="before")
@@ -65,7 +74,8 @@ def nearest_to_target(summary, dataset, method, target=TARGET):
 
 
 def cost_to_reach(curve, eta, *, cost="seconds"):
-    """What a method with coresets spends to reach the error `eta`, between its sizes by log-linear lines.
+    """What a method with coresets spends to reach the error `eta`, between its sizes by log-linear
+    lines.
 
     Parameters
     ----------
@@ -77,17 +87,21 @@ def cost_to_reach(curve, eta, *, cost="seconds"):
     float; NaN where its largest coreset ends above that error, or its smallest below
     """
     curve = curve.sort_values("size")
-    best = np.minimum.accumulate(curve.eta.to_numpy())  # a larger coreset that did worse would not be taken
+    # a larger coreset that did worse would not be taken
+    best = np.minimum.accumulate(curve.eta.to_numpy())
     if not best[-1] - 1e-9 <= eta <= best[0] + 1e-9:
         return np.nan
     return float(np.exp(np.interp(eta, best[::-1], np.log(curve[cost].to_numpy())[::-1])))
 
 
-def same_error_ratios(rows, dataset, *, method="vcgmm", other="lwcs", cost="seconds", target=TARGET):
-    """How many times more `other` spends than `method` to the target error: an array, one ratio a seed.
+def same_error_ratios(
+    rows, dataset, *, method="vcgmm", other="lwcs", cost="seconds", target=TARGET
+):
+    """How many times more `other` spends than `method` to the target error: an array, one ratio a
+    seed.
 
-    NaN where one of them does not pass that error between its smallest and its largest coreset. k-means++ has
-    one cost.
+    NaN where one of them does not pass that error between its smallest and its largest coreset.
+    k-means++ has one cost.
     """
 
     def spent(name):
@@ -100,27 +114,34 @@ def same_error_ratios(rows, dataset, *, method="vcgmm", other="lwcs", cost="seco
 
 
 def quantities(rows, dataset, method, setting, about=None):
-    """The columns of Table 1 (`QUANTITIES`) of one setting, a row a seed; speed-ups are over k-means++ of that seed.
+    """The columns of Table 1 (`QUANTITIES`) of one setting, a row a seed; speed-ups are over
+    k-means++ of that seed.
 
     Parameters
     ----------
-    about : the panel of the data set (rows, clusters, chain), for `share` in distances; None: in CPU seconds. A coreset
-        costs a distance a row, AFK-MC2 one a row of it and `chain` a pair of clusters, as the textbook counts them
+    about : the panel of the data set (rows, clusters, chain), for `share` in distances; None: in
+        CPU seconds. A coreset costs a distance a row, AFK-MC2 one a row of it and `chain` a pair of
+        clusters, as the textbook counts them
     """
     part = rows[(rows.dataset == dataset)].assign(setting=rows.setting.fillna("")).set_index("seed")
-    base, mine = part[part.method == BASELINE], part[(part.method == method) & (part.setting == setting)]
-    columns = dict(error=mine.eta, time=base.seconds / mine.seconds, distances=base.distances / mine.distances)
+    base = part[part.method == BASELINE]
+    mine = part[(part.method == method) & (part.setting == setting)]
+    columns = dict(
+        error=mine.eta, time=base.seconds / mine.seconds, distances=base.distances / mine.distances
+    )
     if about is None:
         share = 100 * (mine.coreset_seconds + mine.seeding_seconds) / mine.seconds
     else:
-        coreset, pairs = mine["size"].notna() * about["rows"], about["clusters"] * (about["clusters"] - 1) // 2
+        coreset = mine["size"].notna() * about["rows"]
+        pairs = about["clusters"] * (about["clusters"] - 1) // 2
         seeding = mine["size"].fillna(about["rows"]) + about["chain"] * pairs
         share = 100 * (coreset + seeding) / mine.distances
     return pd.DataFrame(columns | dict(iterations=mine.iterations, share=share)).loc[mine.index]
 
 
 def against_printed(rows, dataset, role, quantity, about=None):
-    """Ours at the coreset size or G that Table 1 prints: over the printed value; for the error, less it.
+    """Ours at the coreset size or G that Table 1 prints: over the printed value; for the error,
+    less it.
 
     Parameters
     ----------
@@ -130,19 +151,23 @@ def against_printed(rows, dataset, role, quantity, about=None):
 
     Returns
     -------
-    dict, method -> values by seed; without what the paper prints as a bound, and without sizes that did not run
+    dict, method -> values by seed; without what the paper prints as a bound, and without sizes that
+    did not run
     """
     found = {}
     for method in ("vargmm", "lwcs", "vcgmm"):
         line = _printed_rows(role, method).loc[quantity]
-        ours = quantities(rows, dataset, method, _printed_setting(line["row"]), about)[quantity].to_numpy()
+        ours = quantities(rows, dataset, method, _printed_setting(line["row"]), about)[
+            quantity
+        ].to_numpy()
         if len(ours) and not line.bound:
             found[method] = ours - line.value if quantity == "error" else ours / line.value
     return found
 
 
 def cells(rows):
-    """Ours of the cells of Table 1 on the paper's data, from a record's rows: row, column, seed and value."""
+    """Ours of the cells of Table 1 on the paper's data, from a record's rows: row, column, seed and
+    value."""
     found = []
     for data, role in PAPERS_DATA.items():
         for method in ("vargmm", "lwcs", "vcgmm"):
@@ -155,15 +180,19 @@ def cells(rows):
 
 
 def _printed_setting(row):
-    """The setting that a row of Table 1 names, as ours are labelled: "N'=8192" for "vc-GMM G=5 N'=2^13"."""
+    """The setting that a row of Table 1 names, as ours are labelled: "N'=8192" for "vc-GMM G=5
+    N'=2^13"."""
     last = row.split()[-1]
     return f"N'={2 ** int(last.split('^')[1])}" if "^" in last else last
 
 
 def _printed_rows(data_set, method):
-    """What Table 1 prints of a method, by the keys of `QUANTITIES`; no rows for a data set that it does not have."""
+    """What Table 1 prints of a method, by the keys of `QUANTITIES`; no rows for a data set that it
+    does not have."""
     table = published("vcgmm", "Table 1")
-    mine = table[table.column.str.startswith(f"{data_set} C=") & table["row"].str.startswith(PRINTED[method])]
+    mine = table[
+        table.column.str.startswith(f"{data_set} C=") & table["row"].str.startswith(PRINTED[method])
+    ]
     keys = {name: key for key, name in QUANTITIES.items()}
     return mine.set_axis([keys.get(c.split(" ", 2)[-1], c) for c in mine.column]).loc[
         lambda t: t.index.isin(QUANTITIES)
@@ -176,7 +205,8 @@ def printed(data_set, method):
 
 
 def as_printed(summary, dataset, role, method):
-    """The row of `summarise` that Table 1 shows: the coreset size nearest to 10 %, the paper's G for var-GMM-S."""
+    """The row of `summarise` that Table 1 shows: the coreset size nearest to 10 %, the paper's G
+    for var-GMM-S."""
     if method in CURVES:
         return nearest_to_target(summary, dataset, method)
     part = summary[(summary.dataset == dataset) & (summary.method == method)]
@@ -195,31 +225,45 @@ def table_1(summary, roles):
     lines = []
     for dataset, role in roles.items():
         for method, name in PRINTED.items():
-            row, theirs = as_printed(summary, dataset, role, method), printed(role, method)
+            row = as_printed(summary, dataset, role, method)
+            theirs = printed(role, method)
             setting = row.setting if pd.isna(row["size"]) else f"2^{np.log2(row['size']):.0f}"
-            line = {"data": f"{dataset} ({role}), C={row.clusters}", "algorithm": f"{name} {setting}".strip()}
+            line = {
+                "data": f"{dataset} ({role}), C={row.clusters}",
+                "algorithm": f"{name} {setting}".strip(),
+            }
             ours = [row.eta, row.speedup_time, row.speedup_distances, row.iterations, row.share]
-            titles = ["error %", "speed-up, time", "speed-up, distances", "iterations", "coreset + seeding %"]
+            titles = [
+                "error %",
+                "speed-up, time",
+                "speed-up, distances",
+                "iterations",
+                "coreset + seeding %",
+            ]
             for key, title, value in zip(QUANTITIES, titles, ours):
-                line[title], line[f"{title} (paper)"] = value, theirs.get(key, np.nan)
+                line[title] = value
+                line[f"{title} (paper)"] = theirs.get(key, np.nan)
             lines.append(line)
     return pd.DataFrame(lines).set_index(["data", "algorithm"])
 
 
-# Figures ------------------------------------------------------------------------------------------------------------
+# Figures -----------------------------------------------------------------------------------------
 
-LINEAR = 10.0  # per cent: the axis of errors is linear up to here, logarithmic beyond
+# per cent: the axis of errors is linear up to here, logarithmic beyond
+LINEAR = 10.0
 
 
 def draw_tradeoff(summary, titles):
-    """Figure 1: relative error against speed-up in distances and in time, and against the coreset size.
+    """Figure 1: relative error against speed-up in distances and in time, and against the coreset
+    size.
 
     Other libraries' k-means stand in the table alone.
 
     Parameters
     ----------
     summary : from `summarise`
-    titles : dict, data set -> title of its row of panels; where we have the paper's data, open marks are its Table 1
+    titles : dict, data set -> title of its row of panels; where we have the paper's data, open
+        marks are its Table 1
 
     Returns
     -------
@@ -233,14 +277,18 @@ def draw_tradeoff(summary, titles):
             _draw_panel(ax, part, x)
             if x != "size" and dataset in PAPERS_DATA:
                 for method in ("vargmm", "lwcs", "vcgmm"):
-                    theirs, look = (
-                        printed(PAPERS_DATA[dataset], method),
-                        METHODS.style(method, ls="", mfc="white", ms=5),
+                    theirs = printed(PAPERS_DATA[dataset], method)
+                    look = METHODS.style(method, ls="", mfc="white", ms=5)
+                    ax.plot(
+                        theirs[x.removeprefix("speedup_")],
+                        theirs["error"],
+                        **look | {"label": None},
                     )
-                    ax.plot(theirs[x.removeprefix("speedup_")], theirs["error"], **look | {"label": None})
         line[0].set_title(title, loc="left", fontweight="bold")
         line[0].set_ylabel("relative error (%)")
-    for ax, label in zip(axes[-1], ("speed-up, distances", "speed-up, CPU time", "coreset size N'")):
+    for ax, label in zip(
+        axes[-1], ("speed-up, distances", "speed-up, CPU time", "coreset size N'")
+    ):
         ax.set_xlabel(label)
     legend_below(fig, ncols=4)
     return fig
@@ -265,12 +313,17 @@ def _draw_panel(ax, part, x):
 
 
 def _draw_curve(ax, part, method, x, y):
-    """Means of a method over coreset sizes, with a band of their standard error where there are several seeds."""
-    mine, look = part[part.method == method].sort_values("size"), METHODS.style(method)
+    """Means of a method over coreset sizes, with a band of their standard error where there are
+    several seeds."""
+    mine = part[part.method == method].sort_values("size")
+    look = METHODS.style(method)
     ax.plot(mine[x], mine[y], **look)
     if (mine.n_seeds > 1).all():
-        low, high = mine[y] - mine[f"{y}_sem"], mine[y] + mine[f"{y}_sem"]
-        ax.fill_between(mine[x], low, high, color=look["color"], alpha=0.2, lw=0, zorder=look["zorder"] - 1)
+        low = mine[y] - mine[f"{y}_sem"]
+        high = mine[y] + mine[f"{y}_sem"]
+        ax.fill_between(
+            mine[x], low, high, color=look["color"], alpha=0.2, lw=0, zorder=look["zorder"] - 1
+        )
 
 
 def _mark_sizes(ax, part):

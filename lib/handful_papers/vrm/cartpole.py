@@ -1,4 +1,5 @@
-"""CartPole and a small deep Q-network, compiled, so that hundreds of seeded runs fit into minutes."""
+"""CartPole and a small deep Q-network, compiled, so that hundreds of seeded runs fit into
+minutes."""
 
 import numpy as np
 from handful.sampling.newton import batch_gradient, newton_step
@@ -6,8 +7,14 @@ from handful.sampling.tree import draw_leaves, set_leaves
 from numba import njit
 
 # Constants of gymnasium's CartPole-v1 (Barto, Sutton and Anderson 1983)
-_GRAVITY, _POLE_MASS, _TOTAL_MASS, _HALF_LENGTH, _FORCE, _TIME_STEP = 9.8, 0.1, 1.1, 0.5, 10.0, 0.02
-_GREATEST_X, _GREATEST_ANGLE = 2.4, 12 * 2 * np.pi / 360
+_GRAVITY = 9.8
+_POLE_MASS = 0.1
+_TOTAL_MASS = 1.1
+_HALF_LENGTH = 0.5
+_FORCE = 10.0
+_TIME_STEP = 0.02
+_GREATEST_X = 2.4
+_GREATEST_ANGLE = 12 * 2 * np.pi / 360
 
 
 @njit(cache=True)
@@ -25,7 +32,8 @@ def cartpole_step(state, action):
     """
     x, speed, angle, turning = state
     force = _FORCE if action == 1 else -_FORCE
-    cosine, sine = np.cos(angle), np.sin(angle)
+    cosine = np.cos(angle)
+    sine = np.sin(angle)
     pushed = (force + _POLE_MASS * _HALF_LENGTH * turning**2 * sine) / _TOTAL_MASS
     turning_rate = (_GRAVITY * sine - cosine * pushed) / (
         _HALF_LENGTH * (4.0 / 3.0 - _POLE_MASS * cosine**2 / _TOTAL_MASS)
@@ -42,7 +50,10 @@ def cartpole_step(state, action):
 def layers(theta, hidden):
     """Views of the flat parameters: W1 (4, h), b1, W2 (h, h), b2, W3 (h, 2), b3."""
     h = hidden
-    a, b, c, d = 4 * h, 5 * h, 5 * h + h * h, 6 * h + h * h
+    a = 4 * h
+    b = 5 * h
+    c = 5 * h + h * h
+    d = 6 * h + h * h
     return (
         theta[:a].reshape(4, h),
         theta[a:b],
@@ -60,7 +71,8 @@ def n_parameters(hidden):
 
 @njit(cache=True)
 def forward(theta, hidden, S):
-    """Two hidden layers of rectifiers: activations (b, h), (b, h) and action values (b, 2) of states (b, 4)."""
+    """Two hidden layers of rectifiers: activations (b, h), (b, h) and action values (b, 2) of
+    states (b, 4)."""
     W1, b1, W2, b2, W3, b3 = layers(theta, hidden)
     A1 = np.maximum(np.dot(S, W1) + b1, np.float32(0))
     A2 = np.maximum(np.dot(A1, W2) + b2, np.float32(0))
@@ -76,8 +88,12 @@ def gradient(theta, hidden, S, slopes):
     G1, g1, G2, g2, G3, g3 = layers(out, hidden)
     D2 = np.where(A2 > 0, np.dot(slopes, W3.T), np.float32(0))
     D1 = np.where(A1 > 0, np.dot(D2, W2.T), np.float32(0))
-    G1[:], G2[:], G3[:] = np.dot(S.T, D1), np.dot(A1.T, D2), np.dot(A2.T, slopes)
-    g1[:], g2[:], g3[:] = D1.sum(axis=0), D2.sum(axis=0), slopes.sum(axis=0)
+    G1[:] = np.dot(S.T, D1)
+    G2[:] = np.dot(A1.T, D2)
+    G3[:] = np.dot(A2.T, slopes)
+    g1[:] = D1.sum(axis=0)
+    g2[:] = D2.sum(axis=0)
+    g3[:] = slopes.sum(axis=0)
     return out
 
 
@@ -96,8 +112,8 @@ def train(rng, agent, theta, tree, alphas, epsilons, learner, learns, rewards, w
     """Deep Q-learning with prioritised replay for `rewards.size` episodes.
 
     Every environment step draws a batch from the replay's mixture, takes one Adam step on the
-    importance-weighted Huber loss of the temporal-difference errors, refreshes the batch's priorities with
-    them and, when `learns`, gives their sizes to VRM.
+    importance-weighted Huber loss of the temporal-difference errors, refreshes the batch's
+    priorities with them and, when `learns`, gives their sizes to VRM.
 
     Parameters
     ----------
@@ -115,15 +131,23 @@ def train(rng, agent, theta, tree, alphas, epsilons, learner, learns, rewards, w
     hidden, max_steps, b, rate, discount, sync, warm_up, last_exploration, exploration_steps = agent
     w, H, memory, settings = learner
     beta, gamma, scale = settings
-    slope, one = np.empty(w.size), np.empty(1, np.int64)
+    slope = np.empty(w.size)
+    one = np.empty(1, np.int64)
     capacity = tree.shape[0] // 2
-    S, S_next = np.empty((capacity, 4), np.float32), np.empty((capacity, 4), np.float32)
-    actions, ends = np.empty(capacity, np.int64), np.empty(capacity, np.bool_)
-    first, second = np.zeros_like(theta), np.zeros_like(theta)
+    S = np.empty((capacity, 4), np.float32)
+    S_next = np.empty((capacity, 4), np.float32)
+    actions = np.empty(capacity, np.int64)
+    ends = np.empty(capacity, np.bool_)
+    first = np.zeros_like(theta)
+    second = np.zeros_like(theta)
     target = theta.copy()
-    state, now = np.empty(4), np.empty((1, 4), np.float32)
-    errors, sizes = np.empty(b), np.empty(b)
-    greatest, steps, updates = 1.0, 0, 0
+    state = np.empty(4)
+    now = np.empty((1, 4), np.float32)
+    errors = np.empty(b)
+    sizes = np.empty(b)
+    greatest = 1.0
+    steps = 0
+    updates = 0
     for episode in range(rewards.size):
         state[:] = 0.1 * rng.random(4) - 0.05
         for moves in range(max_steps):
@@ -137,8 +161,10 @@ def train(rng, agent, theta, tree, alphas, epsilons, learner, learns, rewards, w
                 action = np.int64(Q[0, 1] > Q[0, 0])
             fell = cartpole_step(state, action)
             slot = steps % capacity
-            S[slot], S_next[slot] = now[0], state
-            actions[slot], ends[slot] = action, fell
+            S[slot] = now[0]
+            S_next[slot] = state
+            actions[slot] = action
+            ends[slot] = fell
             one[0] = slot
             set_leaves(tree, one, ((greatest + epsilons) ** alphas).reshape(1, -1))
             steps += 1
@@ -157,7 +183,8 @@ def train(rng, agent, theta, tree, alphas, epsilons, learner, learns, rewards, w
                     errors[i] = goal - Q[i, a]
                     sizes[i] = abs(errors[i])
                     greatest = max(greatest, sizes[i])
-                    slopes[i, a] = -r[i] * min(max(errors[i], -1.0), 1.0) / b  # Huber's slope
+                    # Huber's slope
+                    slopes[i, a] = -r[i] * min(max(errors[i], -1.0), 1.0) / b
                 updates += 1
                 adam(theta, gradient(theta, hidden, batch, slopes), first, second, updates, rate)
                 slope[:] = 0

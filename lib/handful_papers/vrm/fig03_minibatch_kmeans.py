@@ -6,7 +6,13 @@ from itertools import product
 import numpy as np
 from handful.clustering.minibatch import kmeans_step
 from handful.data import load
-from handful.sampling import BanditSampler, FixedMixture, MixtureSampler, UniformSampler, distance_components
+from handful.sampling import (
+    BanditSampler,
+    FixedMixture,
+    MixtureSampler,
+    UniformSampler,
+    distance_components,
+)
 from sklearn.cluster import KMeans, kmeans_plusplus
 from sklearn.decomposition import PCA
 from sklearn.metrics import pairwise_distances_argmin_min
@@ -22,7 +28,8 @@ def split(X, *, rng, n_pca=None):
 
     Returns
     -------
-    X_train, X_test : float64 arrays; centred, scaled and projected by the training part's statistics
+    X_train, X_test : float64 arrays; centred, scaled and projected by the training part's
+        statistics
     """
     order = rng.permutation(len(X))
     n_train = round(0.8 * len(X))
@@ -31,7 +38,8 @@ def split(X, *, rng, n_pca=None):
     if n_pca is not None:
         pca = PCA(n_pca, random_state=0).fit(train)
         return np.ascontiguousarray(pca.transform(train)), np.ascontiguousarray(pca.transform(test))
-    mean, scale = train.mean(axis=0), train.std(axis=0)
+    mean = train.mean(axis=0)
+    scale = train.std(axis=0)
     varies = scale > 0
     return ((a[:, varies] - mean[varies]) / scale[varies] for a in (train, test))
 
@@ -42,13 +50,15 @@ def loss(X, centres):
 
 
 def start(X, n_clusters, *, seed):
-    """k-means++ centres (Arthur and Vassilvitskii 2007) on all of `X`, and what Lloyd's algorithm makes of them."""
+    """k-means++ centres (Arthur and Vassilvitskii 2007) on all of `X`, and what Lloyd's algorithm
+    makes of them."""
     centres, _ = kmeans_plusplus(X, n_clusters, random_state=seed, n_local_trials=1)
     return centres, KMeans(n_clusters, init=centres, n_init=1, max_iter=100).fit(X).cluster_centers_
 
 
 def make_sampler(method, X, *, batch_size, n_components, rng, **options):
-    """One of `METHODS` over the rows of `X`; the mixtures have `n_components`, the uniform one included."""
+    """One of `METHODS` over the rows of `X`; the mixtures have `n_components`, the uniform one
+    included."""
     if method == "uniform":
         return UniformSampler(len(X), batch_size=batch_size, random_state=rng)
     if method == "vrb":
@@ -58,7 +68,19 @@ def make_sampler(method, X, *, batch_size, n_components, rng, **options):
     return kind(p, batch_size=batch_size, random_state=rng, **options)
 
 
-def run(method, X, X_test, centres, reference, *, record_at, batch_size=100, n_components=10, rng, **options):
+def run(
+    method,
+    X,
+    X_test,
+    centres,
+    reference,
+    *,
+    record_at,
+    batch_size=100,
+    n_components=10,
+    rng,
+    **options,
+):
     """One run of mini-batch k-means.
 
     Parameters
@@ -72,15 +94,18 @@ def run(method, X, X_test, centres, reference, *, record_at, batch_size=100, n_c
 
     Returns
     -------
-    rows : list of dict with step, seconds (of CPU; set-up and sampling included, evaluation not), error (test loss
-        relative to the reference, less one)
+    rows : list of dict with step, seconds (of CPU; set-up and sampling included, evaluation not),
+        error (test loss relative to the reference, less one)
     sampler : as it ended
     """
     begin = time.process_time()
-    sampler = make_sampler(method, X, batch_size=batch_size, n_components=n_components, rng=rng, **options)
+    sampler = make_sampler(
+        method, X, batch_size=batch_size, n_components=n_components, rng=rng, **options
+    )
     seconds = time.process_time() - begin
     centres, counts = centres.copy(), np.zeros(len(centres))
-    rows, done = [], 0
+    rows = []
+    done = 0
     for stop in record_at:
         begin = time.process_time()
         for _ in range(stop - done):
@@ -93,7 +118,8 @@ def run(method, X, X_test, centres, reference, *, record_at, batch_size=100, n_c
 
 
 def read_rows(name, n_max, *, seed):
-    """The rows of a data set, test part included, at most `n_max` of them, drawn with `seed`: Dataset and array."""
+    """The rows of a data set, test part included, at most `n_max` of them, drawn with `seed`:
+    Dataset and array."""
     data = load(name)
     X = data.X if data.X_test is None else np.concatenate([data.X, data.X_test])
     if len(X) > n_max:
@@ -102,11 +128,13 @@ def read_rows(name, n_max, *, seed):
 
 
 def tuned(method, X, *, grid, n_clusters, n_steps, seed, **common):
-    """The options of `grid` with the least loss on a fifth of `X` after training on the rest, as in the paper.
+    """The options of `grid` with the least loss on a fifth of `X` after training on the rest, as in
+    the paper.
 
     Parameters
     ----------
-    grid : dict, option of the sampler -> the values to try; the product of all is tried, from one start
+    grid : dict, option of the sampler -> the values to try; the product of all is tried, from one
+        start
     common : `batch_size` and `n_components` of `run`
     """
     order = np.random.default_rng([seed, 1]).permutation(len(X))
@@ -115,15 +143,35 @@ def tuned(method, X, *, grid, n_clusters, n_steps, seed, **common):
     tried = [dict(zip(grid, values)) for values in product(*grid.values())]
     losses = [
         run(
-            method, X, held_out, centres, 1.0,
-            record_at=[n_steps], rng=np.random.default_rng([seed, 2]), **common, **options,
+            method,
+            X,
+            held_out,
+            centres,
+            1.0,
+            record_at=[n_steps],
+            rng=np.random.default_rng([seed, 2]),
+            **common,
+            **options,
         )[0][-1]["error"]
         for options in tried
-    ]  # fmt: skip
+    ]
     return tried[int(np.argmin(losses))]
 
 
-def start_rows(dataset, seed, *, first, n_runs, n_max, pca, n_clusters, batch_size, n_components, n_steps, grids):
+def start_rows(
+    dataset,
+    seed,
+    *,
+    first,
+    n_runs,
+    n_max,
+    pca,
+    n_clusters,
+    batch_size,
+    n_components,
+    n_steps,
+    grids,
+):
     """All methods and runs from one start, with its own split of the data: a task of the sweep.
 
     Parameters
@@ -137,14 +185,18 @@ def start_rows(dataset, seed, *, first, n_runs, n_max, pca, n_clusters, batch_si
 
     Returns
     -------
-    list of dict of `run`, with dataset, method, start, seed (of the run), c (of the components on this split),
-        uniform_weight (VRM's in the end, NaN for the others) and tuned (the options, as text)
+    list of dict of `run`, with dataset, method, start, seed (of the run), c (of the components on
+        this split), uniform_weight (VRM's in the end, NaN for the others) and tuned (the options,
+        as text)
     """
     _, X = read_rows(dataset, n_max, seed=first)
     X, X_test = split(X, rng=np.random.default_rng(seed), n_pca=pca.get(dataset))
-    c = concentration(distance_components(X, n_components - 1, random_state=np.random.default_rng(seed)))
+    c = concentration(
+        distance_components(X, n_components - 1, random_state=np.random.default_rng(seed))
+    )
     centres, batch_centres = start(X, n_clusters, seed=seed)
-    reference, rows = loss(X_test, batch_centres), []
+    reference = loss(X_test, batch_centres)
+    rows = []
     common = dict(batch_size=batch_size, n_components=n_components)
     options = {
         m: tuned(m, X, grid=grid, n_clusters=n_clusters, n_steps=n_steps, seed=seed, **common)
@@ -153,7 +205,8 @@ def start_rows(dataset, seed, *, first, n_runs, n_max, pca, n_clusters, batch_si
     common["record_at"] = records(n_steps)
     for r in range(n_runs):
         for method in METHODS:
-            rng, own = np.random.default_rng([seed, r]), options.get(method, {})
+            rng = np.random.default_rng([seed, r])
+            own = options.get(method, {})
             new, sampler = run(method, X, X_test, centres, reference, rng=rng, **common, **own)
             weight = sampler.mixture_weights[-1] if method == "vrm" else np.nan
             ids = dict(dataset=dataset, method=method, start=seed, seed=(seed - first) * n_runs + r)
@@ -169,24 +222,38 @@ def records(n_steps):
 
 # --- which numbers decide the claims
 
-PCA_OF_OURS = "its first principal components"  # of MNIST; the paper does not name its features
+# of MNIST; the paper does not name its features
+PCA_OF_OURS = "its first principal components"
 
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    starts = run.rows.groupby(["dataset", "method", "start", "step"])[["error", "seconds"]].mean().reset_index()
+    starts = (
+        run.rows.groupby(["dataset", "method", "start", "step"])[["error", "seconds"]]
+        .mean()
+        .reset_index()
+    )
     last, first = (starts[starts.step == step] for step in (starts.step.max(), starts.step.min()))
     mnist = last.dataset == "mnist"
     run.facts.update(tuned=int("vrm" in run.parameters.get("grids", {})))
     run.facts.update(mnist_rows=run.facts.get("rows", {}).get("mnist", 0))
-    c = run.facts.get("c") or {d: [value] for d, value in run.rows.groupby("dataset").c.first().items()}
-    gains = _gains(last[~last.dataset.isin(run.parameters.get("unchanged", ["digits", "mnist"]))], ["uniform", "vrb"])
+    c = run.facts.get("c") or {
+        d: [value] for d, value in run.rows.groupby("dataset").c.first().items()
+    }
+    gains = _gains(
+        last[~last.dataset.isin(run.parameters.get("unchanged", ["digits", "mnist"]))],
+        ["uniform", "vrb"],
+    )
     lost = Evidence(lacks="MNIST is not among the data of this run")
     return {
         "vrm-fig03-ends-best": gains,
         "vrm-fig03-no-gain": _gains(last[mnist], "uniform") if mnist.any() else lost,
-        "vrm-fig03-setup": paired_differences(first, a="vrm", b="uniform", value="seconds", by="dataset", seed="start"),
-        "vrm-tab01-c": Evidence({"": c["mnist"]}, facts={"data_features": PCA_OF_OURS}) if mnist.any() else lost,
+        "vrm-fig03-setup": paired_differences(
+            first, a="vrm", b="uniform", value="seconds", by="dataset", seed="start"
+        ),
+        "vrm-tab01-c": Evidence({"": c["mnist"]}, facts={"data_features": PCA_OF_OURS})
+        if mnist.any()
+        else lost,
         "vrm-tab01-c-below-50": c,
     }
 

@@ -1,4 +1,5 @@
-"""Protocol of VRM's prioritised-replay experiment (section 6.3, Figure 4): arms, seeds, summaries."""
+"""Protocol of VRM's prioritised-replay experiment (section 6.3, Figure 4): arms, seeds,
+summaries."""
 
 import numpy as np
 from handful.sampling.newton import NewtonLearner
@@ -7,9 +8,11 @@ from handful.sampling.tree import build_tree
 
 from handful_papers.vrm.cartpole import n_parameters, train
 
-CAPACITY = 16384  # more than the steps of 200 episodes' first 80; the oldest transitions are overwritten
+# more than the steps of 200 episodes' first 80; the oldest transitions are overwritten
+CAPACITY = 16384
 
-# The text gives no network, optimiser, buffer or exploration: these are ours, the same for every arm.
+# The text gives no network, optimiser, buffer or exploration: these are ours, the same for every
+# arm.
 AGENT = dict(
     hidden=64,
     max_steps=200,
@@ -30,7 +33,8 @@ def arm_name(alpha, eps):
 
 COMPONENTS = (*(arm_name(*pair) for pair in GRID), "uniform")
 ARMS = ("uniform", *COMPONENTS[:-1], "equal mixture", "vrm")
-EPISODES = 5  # whose mean is kept
+# whose mean is kept
+EPISODES = 5
 
 
 def run(arm, seed, *, n_episodes):
@@ -39,9 +43,14 @@ def run(arm, seed, *, n_episodes):
     Returns
     -------
     rewards : array, shape (n_episodes,), steps each episode lasted
-    weights : array, shape (n_episodes, k), mixture weights after each episode, the uniform component's last
+    weights : array, shape (n_episodes, k), mixture weights after each episode, the uniform
+        component's last
     """
-    pairs = GRID if arm in ("vrm", "equal mixture") else [p for p in GRID if arm_name(*p) == arm] or GRID[:1]
+    pairs = (
+        GRID
+        if arm in ("vrm", "equal mixture")
+        else [p for p in GRID if arm_name(*p) == arm] or GRID[:1]
+    )
     alphas, epsilons = map(np.array, zip(*pairs))
     learner = NewtonLearner(len(pairs) + 1, beta=0.5, gamma=0.01, eps=1000.0)
     if len(pairs) == 1:
@@ -49,9 +58,13 @@ def run(arm, seed, *, n_episodes):
     hidden = AGENT["hidden"]
     theta = np.random.default_rng([seed, 1]).normal(size=n_parameters(hidden)).astype(np.float32)
     bounds = np.cumsum([0, 4 * hidden, hidden, hidden**2, hidden, 2 * hidden, 2])
-    for start, stop, scale in zip(bounds, bounds[1:], (0.5**0.5, 0, (2 / hidden) ** 0.5, 0, hidden**-0.5, 0)):
-        theta[start:stop] *= scale  # He et al. (2015)
-    rewards, weights = np.zeros(n_episodes), np.zeros((n_episodes, len(pairs) + 1))
+    for start, stop, scale in zip(
+        bounds, bounds[1:], (0.5**0.5, 0, (2 / hidden) ** 0.5, 0, hidden**-0.5, 0)
+    ):
+        # He et al. (2015)
+        theta[start:stop] *= scale
+    rewards = np.zeros(n_episodes)
+    weights = np.zeros((n_episodes, len(pairs) + 1))
     train(
         np.random.default_rng([seed, ARMS.index(arm), 2]),
         tuple(AGENT.values()),
@@ -72,13 +85,19 @@ def arm_rows(method, seed, *, n_episodes):
 
     Returns
     -------
-    list of dict : method, seed, episode (the last of its five), reward (mean steps an episode lasts) and, for VRM, the
-        mixture weights after that episode as "weight a=0.1 e=0.01", ..., "weight uniform"
+    list of dict : method, seed, episode (the last of its five), reward (mean steps an episode
+        lasts) and, for VRM, the mixture weights after that episode as "weight a=0.1 e=0.01", ...,
+        "weight uniform"
     """
     rewards, weights = run(method, seed, n_episodes=n_episodes)
     rows = []
     for last in range(EPISODES, n_episodes + 1, EPISODES):
-        row = dict(method=method, seed=seed, episode=last, reward=round(rewards[last - EPISODES : last].mean(), 4))
+        row = dict(
+            method=method,
+            seed=seed,
+            episode=last,
+            reward=round(rewards[last - EPISODES : last].mean(), 4),
+        )
         if method == "vrm":
             row |= {f"weight {name}": round(w, 4) for name, w in zip(COMPONENTS, weights[last - 1])}
         rows.append(row)
@@ -87,7 +106,9 @@ def arm_rows(method, seed, *, n_episodes):
 
 def early_weights(rows):
     """VRM's mixture weights after a quarter of the episodes, means over seeds, by component."""
-    learned = rows[(rows.method == "vrm") & (rows.episode <= max(rows.episode.max() // 4, EPISODES))]
+    learned = rows[
+        (rows.method == "vrm") & (rows.episode <= max(rows.episode.max() // 4, EPISODES))
+    ]
     last = learned[learned.episode == learned.episode.max()]
     return last[[f"weight {name}" for name in COMPONENTS]].mean().set_axis(list(COMPONENTS))
 

@@ -1,4 +1,5 @@
-"""Protocols of VRM's synthetic experiments: an SVM on six blobs, regression on k-DPP batches (Figure 2)."""
+"""Protocols of VRM's synthetic experiments: an SVM on six blobs, regression on k-DPP batches
+(Figure 2)."""
 
 import time
 
@@ -9,15 +10,19 @@ from handful.sampling import KDPP, FixedMixture, MixtureSampler, UniformSampler,
 from handful_papers.vrm.sets import SetMixture, UniformSubsets
 from handful_papers.vrm.sgd import linear_sgd
 
-BLOB_PARTS = (*(f"blob {b}" for b in range(1, 7)), "uniform")  # from left to right
+# from left to right
+BLOB_PARTS = (*(f"blob {b}" for b in range(1, 7)), "uniform")
 KDPP_ARMS = ("uniform", "equal mixture", "vrm", "vrm, no truncation")
-LEAN = "uniform, lean"  # for seconds: independent rows, without what draws sets and knows their probabilities
-RIDGES = (1.0, 10.0, 100.0)  # λ of each kernel XX' + λ I
+# for seconds: independent rows, without what draws sets and knows their probabilities
+LEAN = "uniform, lean"
+# λ of each kernel XX' + λ I
+RIDGES = (1.0, 10.0, 100.0)
 KDPP_PARTS = (*(f"λ = {ridge:g}" for ridge in RIDGES), "uniform")
 
 
 def make_blobs(n, *, rng):
-    """Six Gaussian blobs on a line, the left three of class -1, the right three of class +1 (VRM, section 6.1).
+    """Six Gaussian blobs on a line, the left three of class -1, the right three of class +1 (VRM,
+    section 6.1).
 
     Centres and the shift by 100 are those of the authors' code; the text has none.
 
@@ -34,7 +39,8 @@ def make_blobs(n, *, rng):
 
 
 def blobs_run(X, y, blob, method, *, n_steps, seed, record_at=()):
-    """Online gradient descent on the hinge loss, one draw a step of 0.01/sqrt(t), with the given sampler.
+    """Online gradient descent on the hinge loss, one draw a step of 0.01/sqrt(t), with the given
+    sampler.
 
     Parameters
     ----------
@@ -43,16 +49,26 @@ def blobs_run(X, y, blob, method, *, n_steps, seed, record_at=()):
     Returns
     -------
     rows : list of dict with method, seed, step, accuracy (% of all points)
-    mixture_weights : array, shape (7,), the blobs from left to right, then uniform; None for "uniform"
+    mixture_weights : array, shape (7,), the blobs from left to right, then uniform; None for
+        "uniform"
     """
     options = dict(batch_size=1, random_state=seed)
     if method == "uniform":
         sampler = UniformSampler(len(X), **options)
     else:
-        sampler = {"equal mixture": FixedMixture, "vrm": MixtureSampler}[method](group_components(blob), **options)
-    _, path = linear_sgd(X, y, sampler, loss="hinge", learning_rate=0.01, n_steps=n_steps, record_at=record_at)
+        sampler = {"equal mixture": FixedMixture, "vrm": MixtureSampler}[method](
+            group_components(blob), **options
+        )
+    _, path = linear_sgd(
+        X, y, sampler, loss="hinge", learning_rate=0.01, n_steps=n_steps, record_at=record_at
+    )
     rows = [
-        dict(method=method, seed=seed, step=step, accuracy=100 * float((np.sign(X @ coef) == y).mean()))
+        dict(
+            method=method,
+            seed=seed,
+            step=step,
+            accuracy=100 * float((np.sign(X @ coef) == y).mean()),
+        )
         for step, coef in zip(sorted(record_at), path)
     ]
     return rows, getattr(sampler, "mixture_weights", None)
@@ -63,11 +79,14 @@ def blob_rows(method, seed, *, n, n_steps, accuracy_level):
 
     Returns
     -------
-    list of dict of `blobs_run`, with reached (100 where the accuracy is at least `accuracy_level`, else 0) and, in the
-        last of VRM, its mixture weights as "weight blob 1", ..., "weight uniform"
+    list of dict of `blobs_run`, with reached (100 where the accuracy is at least `accuracy_level`,
+        else 0) and, in the last of VRM, its mixture weights as "weight blob 1", ..., "weight
+        uniform"
     """
     data = make_blobs(n, rng=np.random.default_rng(seed))
-    rows, weights = blobs_run(*data, method, n_steps=n_steps, seed=seed, record_at=_records(n_steps))
+    rows, weights = blobs_run(
+        *data, method, n_steps=n_steps, seed=seed, record_at=_records(n_steps)
+    )
     rows = [row | dict(reached=100.0 * (row["accuracy"] >= accuracy_level)) for row in rows]
     if method == "vrm":
         rows[-1] |= {f"weight {part}": w for part, w in zip(BLOB_PARTS, weights)}
@@ -84,16 +103,19 @@ def steps_to_accuracy(rows, level, *, kept):
     """
     found = {}
     for (method, seed), run in rows.groupby(["method", "seed"]):
-        steps, accuracies = run.step.to_numpy(), run.accuracy.to_numpy()
-        found[seed, method] = settled_at(steps, accuracies if kept else np.maximum.accumulate(accuracies), level)
+        steps = run.step.to_numpy()
+        accuracies = run.accuracy.to_numpy()
+        found[seed, method] = settled_at(
+            steps, accuracies if kept else np.maximum.accumulate(accuracies), level
+        )
     return pd.Series(found).clip(upper=rows.step.max()).unstack()
 
 
 def make_regression(n, d, *, rng, n_outliers=10):
     """Linear regression with a few points ten times as long as the others (VRM, section 6.2).
 
-    Feature means are uniform on 0..1 and standard deviations on 0..10, as in the notebook of the authors'
-    code for VRB; coefficients have variance 25, the noise variance one.
+    Feature means are uniform on 0..1 and standard deviations on 0..10, as in the notebook of the
+    authors' code for VRB; coefficients have variance 25, the noise variance one.
     """
     X = rng.random(d) + 10 * rng.random(d) * rng.normal(size=(n, d))
     X[rng.choice(n, size=n_outliers, replace=False)] *= 10
@@ -114,8 +136,8 @@ def kdpp_run(X, y, method, *, batch_size, n_steps, seed, record_at, truncation=0
 
     Returns
     -------
-    rows : list of dict with method, seed, step, mse (mean squared error over all points), seconds (CPU time, set-up and
-        sampling included, at the run's mean speed)
+    rows : list of dict with method, seed, step, mse (mean squared error over all points), seconds
+        (CPU time, set-up and sampling included, at the run's mean speed)
     mixture_weights : array, shape (len(RIDGES) + 1,), or None for uniform batches
     """
     begin = time.process_time()
@@ -128,10 +150,13 @@ def kdpp_run(X, y, method, *, batch_size, n_steps, seed, record_at, truncation=0
         sampler = SetMixture(components, learn=method == "vrm", random_state=seed)
     options = dict(learning_rate=1e-4, n_steps=n_steps, truncation=truncation, record_at=record_at)
     _, path = linear_sgd(X, y, sampler, loss="squared", **options)
-    seconds, rows = time.process_time() - begin, []
+    seconds = time.process_time() - begin
+    rows = []
     for at, coef in zip(sorted(record_at), path):
         mse = float(((X @ coef - y) ** 2).mean())
-        rows.append(dict(method=method, seed=seed, step=at, mse=mse, seconds=seconds * at / n_steps))
+        rows.append(
+            dict(method=method, seed=seed, step=at, mse=mse, seconds=seconds * at / n_steps)
+        )
     return rows, sampler.mixture_weights if method in ("equal mixture", "vrm") else None
 
 
@@ -144,19 +169,27 @@ def kdpp_rows(method, seed, *, n, d, batch_size, epochs):
 
     Returns
     -------
-    list of dict of `kdpp_run`, with the mixture weights in the end as "weight λ = 1", ..., "weight uniform" for VRM
+    list of dict of `kdpp_run`, with the mixture weights in the end as "weight λ = 1", ..., "weight
+    uniform" for VRM
     """
     X, y = make_regression(n, d, rng=np.random.default_rng(seed))
     n_steps = epochs * n // batch_size
     kind = method.removesuffix(", no truncation")
-    options = dict(n_steps=n_steps, record_at=_records(n_steps), truncation=0.2 if kind == method else 0.0)
+    options = dict(
+        n_steps=n_steps, record_at=_records(n_steps), truncation=0.2 if kind == method else 0.0
+    )
     rows, weights = kdpp_run(X, y, kind, batch_size=batch_size, seed=seed, **options)
-    learned = {} if weights is None or kind != "vrm" else {f"weight {p}": w for p, w in zip(KDPP_PARTS, weights)}
+    learned = (
+        {}
+        if weights is None or kind != "vrm"
+        else {f"weight {p}": w for p, w in zip(KDPP_PARTS, weights)}
+    )
     return [row | dict(method=method) | learned for row in rows]
 
 
 def speed_ups(rows):
-    """How much sooner than uniform sampling each run comes down to the error that uniform sampling ends with.
+    """How much sooner than uniform sampling each run comes down to the error that uniform sampling
+    ends with.
 
     Parameters
     ----------
@@ -164,23 +197,30 @@ def speed_ups(rows):
 
     Returns
     -------
-    DataFrame, indexed by method and seed: in_steps, in_time and in_time_lean (ratios; 0 where a run never gets there;
-        the last one against the seconds of `LEAN` steps), microseconds a step
+    DataFrame, indexed by method and seed: in_steps, in_time and in_time_lean (ratios; 0 where a run
+        never gets there; the last one against the seconds of `LEAN` steps), microseconds a step
     """
-    found, (first, *_) = {}, KDPP_ARMS
+    found = {}
+    (first, *_) = KDPP_ARMS
     step_seconds = rows.groupby(["seed", "method"]).agg({"seconds": "last", "step": "last"})
     step_seconds = step_seconds.seconds / step_seconds.step
     for (seed, method), run in rows.groupby(["seed", "method"], sort=False):
         base = rows[(rows.seed == seed) & (rows.method == first)]
         steps = steps_to_reach(run.step.to_numpy(), run.mse.to_numpy(), base.mse.iloc[-1])
-        gain, a_step = base.step.iloc[-1] / steps, step_seconds[seed, method]
-        in_time, in_time_lean = (gain * step_seconds[seed, other] / a_step for other in (first, LEAN))
-        found[method, seed] = dict(in_steps=gain, in_time=in_time, in_time_lean=in_time_lean, microseconds=1e6 * a_step)
+        gain = base.step.iloc[-1] / steps
+        a_step = step_seconds[seed, method]
+        in_time, in_time_lean = (
+            gain * step_seconds[seed, other] / a_step for other in (first, LEAN)
+        )
+        found[method, seed] = dict(
+            in_steps=gain, in_time=in_time, in_time_lean=in_time_lean, microseconds=1e6 * a_step
+        )
     return pd.DataFrame(found).T.rename_axis(["method", "seed"])
 
 
 def settled_at(steps, accuracies, level):
-    """The first recorded step from which on the accuracy stays at `level` or above; inf where it does not."""
+    """The first recorded step from which on the accuracy stays at `level` or above; inf where it
+    does not."""
     short = np.flatnonzero(np.asarray(accuracies) < level)
     if len(short) == 0:
         return float(steps[0])
@@ -188,7 +228,8 @@ def settled_at(steps, accuracies, level):
 
 
 def steps_to_reach(steps, errors, level):
-    """The step at which a falling error curve first comes down to `level`, between records on a log-log line.
+    """The step at which a falling error curve first comes down to `level`, between records on a
+    log-log line.
 
     Returns
     -------

@@ -18,14 +18,16 @@ ADVERSARIES = ("random", "adaptive")
 
 
 def problem():
-    """Three groups of 60 points, a component each and the uniform one: groups (n,) and probabilities (4, n)."""
+    """Three groups of 60 points, a component each and the uniform one: groups (n,) and
+    probabilities (4, n)."""
     groups = np.repeat(np.arange(len(GROUP_SIZES)), GROUP_SIZES)
     components = group_components(groups, leak=0.01)
     return groups, np.vstack([components, np.full(len(groups), 1 / len(groups))])
 
 
 def best_in_hindsight(probabilities, squares):
-    """The least total cost of a fixed mixture, min_w (1/n^2) sum_i squares(i) / <w, p(i)>, over the whole simplex.
+    """The least total cost of a fixed mixture, min_w (1/n^2) sum_i squares(i) / <w, p(i)>, over the
+    whole simplex.
 
     Parameters
     ----------
@@ -54,15 +56,17 @@ def best_in_hindsight(probabilities, squares):
 
 
 def regret(feedback, adversary, horizon, *, seed, settings=None):
-    """Regret_T of one run: cost of the learner's mixtures less that of the best fixed one, both over n^2.
+    """Regret_T of one run: cost of the learner's mixtures less that of the best fixed one, both
+    over n^2.
 
-    Losses are 1 on one group and 0.1 elsewhere, so L = 1. The "random" adversary draws the group with
-    probabilities 0.6, 0.3 and 0.1; the "adaptive" one takes the group whose points are the least likely at
-    the moment.
+    Losses are 1 on one group and 0.1 elsewhere, so L = 1. The "random" adversary draws the group
+    with probabilities 0.6, 0.3 and 0.1; the "adaptive" one takes the group whose points are the
+    least likely at the moment.
 
     Parameters
     ----------
-    feedback : "full" (Algorithm 1 sees all losses) or "bandit" (Algorithm 2 sees that of one drawn point)
+    feedback : "full" (Algorithm 1 sees all losses) or "bandit" (Algorithm 2 sees that of one drawn
+        point)
     adversary : "random" or "adaptive"
     horizon : int, T
     settings : dict of beta, gamma, eps for f/n^2; None takes those of the theorems
@@ -83,7 +87,8 @@ def regret(feedback, adversary, horizon, *, seed, settings=None):
     patterns = np.where(groups == np.arange(len(GROUP_SIZES))[:, None], 1.0, 0.1)
     firsts = np.searchsorted(groups, np.arange(len(GROUP_SIZES)))
     drawn = rng.choice(len(GROUP_SIZES), size=horizon, p=(0.6, 0.3, 0.1))
-    cost, counts = 0.0, np.zeros(len(GROUP_SIZES))
+    cost = 0.0
+    counts = np.zeros(len(GROUP_SIZES))
     for t in range(horizon):
         if adversary == "random":
             hit = drawn[t]
@@ -98,7 +103,9 @@ def regret(feedback, adversary, horizon, *, seed, settings=None):
             indices, _ = learner.sample()
             learner.update(losses[indices])
     best, _ = best_in_hindsight(p, counts @ patterns**2)
-    fixed = float(sum(c * mixture_cost(np.full(k, 1 / k), p, losses) for c, losses in zip(counts, patterns)))
+    fixed = float(
+        sum(c * mixture_cost(np.full(k, 1 / k), p, losses) for c, losses in zip(counts, patterns))
+    )
     return dict(regret=cost - best, cost=cost, fixed=fixed - best)
 
 
@@ -112,12 +119,15 @@ def fitted_exponent(horizons, regrets):
     return float(np.polyfit(np.log(horizons), np.log(regrets), 1)[0])
 
 
-SETTINGS = {"theorem": None, "default": dict(beta=0.5, gamma=0.01, eps=1000.0)}  # as `regret` takes them
+# as `regret` takes them
+SETTINGS = {"theorem": None, "default": dict(beta=0.5, gamma=0.01, eps=1000.0)}
 
 
 def regret_rows(feedback, adversary, settings, horizon, seed):
     """The row of `regret` for one game; `settings` is a key of `SETTINGS`: a task of the sweep."""
-    ids = dict(feedback=feedback, adversary=adversary, settings=settings, horizon=horizon, seed=seed)
+    ids = dict(
+        feedback=feedback, adversary=adversary, settings=settings, horizon=horizon, seed=seed
+    )
     return [ids | regret(feedback, adversary, horizon, seed=seed, settings=SETTINGS[settings])]
 
 
@@ -132,10 +142,17 @@ def exponents_by_seed(rows):
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    fits, found = exponents_by_seed(run.rows), {}
+    fits = exponents_by_seed(run.rows)
+    found = {}
     for feedback in ("full", "bandit"):
         mine = fits[feedback, "theorem"]
-        found[f"vrm-regret-{feedback}"] = {a: group.to_numpy() for a, group in mine.groupby("adversary")}
+        found[f"vrm-regret-{feedback}"] = {
+            a: group.to_numpy() for a, group in mine.groupby("adversary")
+        }
     full = run.rows[(run.rows.feedback == "full") & (run.rows.settings == "theorem")]
     shares = np.array([r.regret / theorem_4_bound(4, r.horizon) for r in full.itertuples()])
-    return found | {"vrm-regret-bound": Evidence({"full information": 1 - shares}, shown=float(1 - shares.max()))}
+    return found | {
+        "vrm-regret-bound": Evidence(
+            {"full information": 1 - shares}, shown=float(1 - shares.max())
+        )
+    }

@@ -10,7 +10,8 @@ class UniformSubsets:
     """Every set of k of n points with the same probability: the uniform component among sets."""
 
     def __init__(self, n, k):
-        self.n, self.k = n, k
+        self.n = n
+        self.k = k
         self._log_prob = -float(log_binomial(n, k))
 
     def sample(self, rng):
@@ -25,31 +26,39 @@ class UniformSubsets:
 class SetMixture(Stateful):
     """Learns which of several distributions over sets of points to draw its batches from.
 
-    The batch is one set; its loss is one number, such as the norm of its mean gradient. Only the components'
-    log-probabilities are used, relative to that of the uniform distribution over sets of the same size.
+    The batch is one set; its loss is one number, such as the norm of its mean gradient. Only the
+    components' log-probabilities are used, relative to that of the uniform distribution over sets
+    of the same size.
 
     Parameters
     ----------
-    components : list of objects over the same points and set size, each with `n`, `k`, ``sample(rng) ->
-        indices`` and ``log_prob(indices) -> float``, such as `KDPP`; the uniform one is appended
+    components : list of objects over the same points and set size, each with `n`, `k`,
+        ``sample(rng) -> indices`` and ``log_prob(indices) -> float``, such as `KDPP`; the uniform
+        one is appended
     beta, gamma, eps : as in `MixtureSampler`
     learn : bool, False keeps the weights at 1/(number of components)
     random_state : int, Generator, RandomState or None
 
     Notes
     -----
-    `sample` returns the set and its importance weight, the same for each of its points:
-    ``(weights * losses[indices]).mean()`` estimates the mean loss without bias. `update` takes one loss.
+    `sample` returns the set and its importance weight, the same for each of its points: ``(weights
+    * losses[indices]).mean()`` estimates the mean loss without bias. `update` takes one loss.
     """
 
     _state = ("rng", "_learner", "_row", "_weight")
     _same = ("batch_size",)
 
-    def __init__(self, components, *, beta=0.5, gamma=0.01, eps=1000.0, learn=True, random_state=None):
-        n, k = components[0].n, components[0].k
+    def __init__(
+        self, components, *, beta=0.5, gamma=0.01, eps=1000.0, learn=True, random_state=None
+    ):
+        n = components[0].n
+        k = components[0].k
         self.components = [*components, UniformSubsets(n, k)]
-        self.batch_size, self.learn, self.rng = k, learn, np.random.default_rng(random_state)
-        self._row = self._weight = None  # of the set drawn last
+        self.batch_size = k
+        self.learn = learn
+        self.rng = np.random.default_rng(random_state)
+        # of the set drawn last
+        self._row = self._weight = None
         self._learner = NewtonLearner(len(self.components), beta=beta, gamma=gamma, eps=eps)
 
     @property
@@ -60,10 +69,15 @@ class SetMixture(Stateful):
     def sample(self):
         """Draw a set: its points and their weights, both of shape (k,)."""
         w = self._learner.w
-        component = min(int(np.searchsorted(np.cumsum(w), self.rng.random(), side="right")), len(w) - 1)
+        component = min(
+            int(np.searchsorted(np.cumsum(w), self.rng.random(), side="right")), len(w) - 1
+        )
         indices = self.components[component].sample(self.rng)
-        logs = np.array([c.log_prob(indices) for c in self.components]) - self.components[-1].log_prob(indices)
-        self._row = np.exp(np.minimum(logs, 600.0))  # N p_j; larger ratios would overflow when squared
+        logs = np.array([c.log_prob(indices) for c in self.components]) - self.components[
+            -1
+        ].log_prob(indices)
+        # N p_j; larger ratios would overflow when squared
+        self._row = np.exp(np.minimum(logs, 600.0))
         self._weight = 1.0 / (w @ self._row)
         return indices, np.full(self.batch_size, self._weight)
 

@@ -4,17 +4,20 @@ import numpy as np
 
 from handful_papers.vrm.sets import SetMixture
 
-SLOPES = {  # of the losses max(0, 1 - y f) and (f - y)^2, in f
+# of the losses max(0, 1 - y f) and (f - y)^2, in f
+SLOPES = {
     "hinge": lambda f, y: np.where(y * f < 1, -y, 0.0),
     "squared": lambda f, y: 2 * (f - y),
 }
 
 
 def linear_sgd(X, y, sampler, *, loss, learning_rate, n_steps, truncation=0.0, record_at=()):
-    """Train a linear model by SGD on batches from `sampler`, which is told each point's gradient norm.
+    """Train a linear model by SGD on batches from `sampler`, which is told each point's gradient
+    norm.
 
-    coef <- coef - learning_rate / sqrt(t) * (weighted mean gradient of the batch). A sampler of sets is told the norm
-    of the batch's mean gradient instead. There is no regulariser and no intercept: append a constant feature.
+    coef <- coef - learning_rate / sqrt(t) * (weighted mean gradient of the batch). A sampler of
+    sets is told the norm of the batch's mean gradient instead. There is no regulariser and no
+    intercept: append a constant feature.
 
     Parameters
     ----------
@@ -24,8 +27,8 @@ def linear_sgd(X, y, sampler, *, loss, learning_rate, n_steps, truncation=0.0, r
     loss : a key of `SLOPES`
     learning_rate : float, length of the first step
     n_steps : int, batches
-    truncation : float in [0, 1), importance weights r become (1 - truncation) r + truncation: less variance
-        for some bias (VRM, section 6.2)
+    truncation : float in [0, 1), importance weights r become (1 - truncation) r + truncation: less
+        variance for some bias (VRM, section 6.2)
     record_at : increasing ints, the numbers of steps after which to record the coefficients
 
     Returns
@@ -33,7 +36,9 @@ def linear_sgd(X, y, sampler, *, loss, learning_rate, n_steps, truncation=0.0, r
     coef : array, shape (d,)
     path : array, shape (len(record_at), d)
     """
-    coef, path, wanted = np.zeros(X.shape[1]), [], set(record_at)
+    coef = np.zeros(X.shape[1])
+    path = []
+    wanted = set(record_at)
     for t in range(1, n_steps + 1):
         indices, weights = sampler.sample()
         rows = X[indices]
