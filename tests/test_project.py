@@ -15,8 +15,11 @@ import tomllib
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import handful
+import numpy as np
 import pytest
 import yaml
+from handful import BilevelCoreset, Logistic
 from line_measures import Measures, by_package, measured
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -384,6 +387,31 @@ def test_only_the_commands_print():
         and not name.endswith("/cli.py")
     ]
     assert prints == []
+
+
+def test_a_fit_goes_through_the_files_that_contributing_names():
+    """CONTRIBUTING follows `BilevelCoreset.fit` on an array in memory through these modules."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = (X[:, 0] + rng.normal(size=300) > 0).astype(int)
+    root = Path(handful.__file__).parent
+    entered = set()
+
+    def note(frame, event, arg):
+        path = Path(frame.f_code.co_filename)
+        if root in path.parents:
+            entered.add(path.relative_to(root).as_posix())
+
+    selector = BilevelCoreset(Logistic(l2=1e-2), size=10, random_state=0)
+    sys.setprofile(note)
+    try:
+        selector.fit(X, y)
+    finally:
+        sys.setprofile(None)
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    told = page.partition("**Where a fit goes.**")[2].partition("\n\n")[0]
+    named = set(re.findall(r"`((?:\w+/)?\w+\.py)`", told))
+    assert named == entered
 
 
 @pytest.mark.parametrize("package", PACKAGES)

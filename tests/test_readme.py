@@ -95,7 +95,7 @@ def _tokens(text):
     lines = text.strip().splitlines()
     if "(s)" in text:
         rows = [
-            line.replace("from fit ", "fit")
+            line.replace(" fit ", " fit")
             for line in lines
             if not line.startswith(("best of draws", "more uniform"))
         ]

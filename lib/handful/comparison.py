@@ -62,7 +62,7 @@ class Comparison:
         table["failed"] = failed
         table["n_rows"] = [f"{n:.0f}" for n in table["n_rows"]]
         shown = {"n_rows": "rows", "choose_seconds": "choose (s)", "train_seconds": "train (s)"}
-        shown["saves_from"] = "saves (s)"
+        shown["saves_from"] = "saves from"
         table = table.rename(columns=shown if self._sign > 0 else {**shown, "score": "loss"})
         head, *lines = table.to_string(index=False).splitlines()
         room = WIDTH - len(head) - 1
@@ -203,7 +203,7 @@ class Comparison:
 def _fits(n):
     if np.isnan(n):
         return "–"
-    return "never" if np.isinf(n) else f"from fit {n:,.0f}"
+    return "never" if np.isinf(n) else f"fit {n:,.0f}"
 
 
 def _cell(mean, std=np.nan):
