@@ -5,20 +5,24 @@ import numpy as np
 import pandas as pd
 import pytest
 from handful import LeastSquares, Logistic, influence, suspects
+from handful.attribution import _predicted
 from handful.bilevel import GaussianMixture
 from scipy.optimize import minimize
 from scipy.special import log_softmax
+from sklearn.base import is_regressor
 from sklearn.datasets import load_digits
 from sklearn.ensemble import (
     HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
+from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 
 L2 = 0.1
 
@@ -214,3 +218,27 @@ def test_misuse_of_suspects_is_named(noisy):
         ValueError, match="class 0 has 4 rows, fewer than n_folds=5: give n_folds=4"
     ):
         suspects(Logistic(), X[:8], np.arange(8) % 2)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        LogisticRegression(),
+        GaussianNB(),
+        LinearSVC(),
+        RidgeClassifier(),
+        KNeighborsClassifier(3),
+        SVC(kernel="precomputed"),
+        Ridge(),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_what_a_model_says_of_rows_that_it_did_not_see_is_what_scikit_learn_finds(noisy, model):
+    X, y = noisy
+    X = X @ X.T if getattr(model, "kernel", "") == "precomputed" else X
+    words = y if is_regressor(model) else np.where(y == y[0], "a word", "b")
+    folds = (KFold if is_regressor(model) else StratifiedKFold)(4, shuffle=True, random_state=3)
+    for method in {"predict", "predict_proba", "decision_function"} & set(dir(model)):
+        theirs = cross_val_predict(model, X, words, cv=folds, method=method)
+        codes = words if method == "predict" else np.unique(words, return_inverse=True)[1]
+        np.testing.assert_array_equal(_predicted(model, X, codes, folds, method), theirs)

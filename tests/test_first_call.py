@@ -9,10 +9,7 @@ import sys
 import handful
 import numpy as np
 import pytest
-from handful import BilevelCoreset, MergeReduce, SVMCoreset, UniformCoreset
-from handful.bilevel import AnyEstimatorCoreset
 from handful.clustering import MiniBatchKMeans
-from sklearn.tree import DecisionTreeClassifier
 
 X = np.random.default_rng(0).normal(size=(400, 4))
 Y = np.where(X[:, 0] + 0.5 * X[:, 1] > 0, 1, -1)
@@ -61,29 +58,6 @@ def test_a_name_that_is_gone_says_what_is_there_in_its_place(module, name, now):
     with pytest.raises(ImportError, match=f"{module}.{name} was removed: .*{now}"):
         exec(f"from {module} import {name}")
     assert name not in dir(importlib.import_module(module))
-
-
-@pytest.mark.parametrize(
-    "fit",
-    [
-        lambda verbose: MiniBatchKMeans(3, n_steps=4, random_state=0, verbose=verbose).fit(X),
-        lambda verbose: BilevelCoreset(size=12, verbose=verbose).fit(X, Y),
-        lambda verbose: AnyEstimatorCoreset(
-            DecisionTreeClassifier(), size=20, n_draws=1, verbose=verbose
-        ).fit(X, Y),
-        lambda verbose: MergeReduce(
-            UniformCoreset(), size=20, leaf_size=100, random_state=0, verbose=verbose
-        ).fit(X),
-        lambda verbose: SVMCoreset(20, random_state=0, verbose=verbose).fit(X, Y),
-    ],
-)
-def test_a_bar_shows_where_verbose_asks_for_it(fit, capsys):
-    fit(False)
-    assert capsys.readouterr() == ("", "")
-    fit(True)
-    out, err = capsys.readouterr()
-    assert not out
-    assert "100%" in err
 
 
 def test_an_interrupted_mini_batch_k_means_keeps_the_centers_so_far():

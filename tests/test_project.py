@@ -38,8 +38,8 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in SOU
 # The library from the bottom up: a room imports only from itself and from rooms above it in this
 # list.
 BOTTOM = (
-    "version types lazy torch_data checks options sources scales blocks parts coreset trainers "
-    "estimator linalg"
+    "version types lazy progress torch_data checks options sources scales blocks parts coreset "
+    "trainers estimator linalg"
 )
 ABOVE = """models baselines matching svm sensitivity proxies bilevel attribution clustering
 sampling streaming continual active dictionary comparison compare data cli"""

@@ -9,7 +9,8 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import log_softmax
 from sklearn.base import clone
-from sklearn.utils import check_consistent_length
+from sklearn.utils import check_consistent_length, indexable
+from sklearn.utils.metaestimators import _safe_split
 
 from handful.blocks import check_in_memory
 from handful.checks import (
@@ -27,6 +28,7 @@ from handful.models.base import Rows
 from handful.models.glm import GLM
 from handful.models.linear import LeastSquares, Logistic
 from handful.models.problem import check_problem
+from handful.progress import Bar
 from handful.trainers import kind_of, seed_unset
 from handful.types import Seed, Table, readable
 
@@ -327,12 +329,12 @@ def _out_of_bag(model, X, y, classes):
 def _out_of_fold(model, X, y, classes, n_folds, seed):
     # Predictions, or for each class the logarithm of its probability (its lead over the best other
     # without any). importing it takes a while
-    from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
+    from sklearn.model_selection import KFold, StratifiedKFold
 
     check_integer("n_folds", n_folds, least=2, most=len(y), why="parts held out in turn")
     options = dict(shuffle=True, random_state=seed)
     if classes is None:
-        return cross_val_predict(model, X, y, cv=KFold(n_folds, **options))
+        return _predicted(model, X, y, KFold(n_folds, **options))
     labels = classes[0]
     counts = np.bincount(classes[1])
     if len(labels) < 2:
@@ -355,18 +357,34 @@ def _out_of_fold(model, X, y, classes, n_folds, seed):
         and _is_logistic(model)
     ):
         # finite, however sure
-        z = cross_val_predict(model, X, y, cv=folds, method="decision_function")
+        z = _predicted(model, X, classes[1], folds, "decision_function")
         return log_softmax(z if z.ndim == 2 else np.column_stack([np.zeros(len(z)), z]), axis=1)
     if hasattr(model, "predict_proba"):
-        shares = cross_val_predict(model, X, y, cv=folds, method="predict_proba")
+        shares = _predicted(model, X, classes[1], folds, "predict_proba")
         return np.log(np.maximum(shares, LEAST_PROBABILITY))
     if not hasattr(model, "decision_function"):
-        said = cross_val_predict(model, X, y, cv=folds)
+        said = _predicted(model, X, y, folds)
         return (np.asarray(said)[:, None] == labels).astype(float) - 1.0
-    z = cross_val_predict(model, X, y, cv=folds, method="decision_function")
+    z = _predicted(model, X, classes[1], folds, "decision_function")
     z = z if z.ndim == 2 else np.column_stack([-z, z])
     first, second = -np.sort(-z, axis=1)[:, :2].T
     return z - np.where(z == first[:, None], second[:, None], first[:, None])
+
+
+def _predicted(model, X, y, folds, method="predict"):
+    # scikit-learn's `cross_val_predict` with a bar; it too numbers the labels for all but `predict`
+    X, y = indexable(X, y)
+    held_out = []
+    found = []
+    with Bar(total=folds.get_n_splits(), desc="suspects", unit="fold") as bar:
+        for train, held in folds.split(np.zeros(len(y)), y):
+            fitted = clone(model)
+            fitted.fit(*_safe_split(fitted, X, y, train))
+            X_held, _ = _safe_split(fitted, X, y, held, train)
+            found.append(getattr(fitted, method)(X_held))
+            held_out.append(held)
+            bar.update()
+    return np.concatenate(found)[np.argsort(np.concatenate(held_out))]
 
 
 def _is_logistic(model):

@@ -22,8 +22,8 @@ import numpy as np
 from joblib.func_inspect import get_func_code
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
-from tqdm.auto import tqdm
 
+from handful.progress import Bar
 from handful.sources import (
     are_names,
     check_no_plan,
@@ -55,7 +55,7 @@ class Blocks:
     columns : list of str or None; the columns of .parquet files that are read, None for all but y
         and sample_weight
     verbose : bool, show a progress bar, with the time left, for each pass over blocks that are read
-        in turn
+        in turn, from the start, not only after 30 seconds
     keep : a folder or None; what a pass over files gives for each block is kept there, so that what
         broke off, what ``out=`` writes, too, goes on after the last finished block when it is
         called again, a fit with the same options and an integer `random_state`. A block whose files
@@ -179,18 +179,24 @@ class Blocks:
 
     def each(self, function, *shared, own=None, at_once=False):
         """As `map`, one result after the other; `at_once` by all workers at the same time."""
-        tasks = self._tasks(function, *shared, own=own)
-        if not (at_once and self._dask):
-            name = getattr(function, "__name__", "blocks").strip("_")
-            tasks = tqdm(tasks, desc=name, disable=not self.verbose, unit="block", total=len(self))
-        found = (
-            self._compute(list(tasks)) if at_once else (self._compute([task])[0] for task in tasks)
-        )
-        first = None
-        for i, (form, result) in enumerate(found):
-            first = first or form
-            check_alike(first, form, f"block {i}", "block 0")
-            yield result
+        # dask, which gets all tasks together, has a bar of its own
+        on_scheduler = bool(at_once and self._dask)
+        with Bar(
+            self._tasks(function, *shared, own=own),
+            desc=getattr(function, "__name__", "blocks").strip("_"),
+            unit="block",
+            total=len(self),
+            verbose=self.verbose and not on_scheduler,
+        ) as tasks:
+            if at_once:
+                found = self._compute(list(tasks))
+            else:
+                found = (self._compute([task])[0] for task in tasks)
+            first = None
+            for i, (form, result) in enumerate(found):
+                first = first or form
+                check_alike(first, form, f"block {i}", "block 0")
+                yield result
 
     def take(self, indices):
         """Some rows, in the order of `indices`: a Block. Only the blocks that hold them are

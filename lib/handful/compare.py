@@ -12,13 +12,13 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.metrics import check_scoring
 from sklearn.utils.validation import check_consistent_length
-from tqdm.auto import tqdm
 
 from handful.baselines import StratifiedCoreset, UniformCoreset
 from handful.blocks import check_in_memory
 from handful.checks import MAX_SEED, check_integer, check_labels
 from handful.comparison import ALL_ROWS, BEST_DRAW, MORE_ROWS, STRATIFIED, UNIFORM, Comparison
 from handful.parts import check_selector
+from handful.progress import Bar
 from handful.trainers import WeightedFit, kind_of, seed_unset, tags_of, weighted_fit, why_unweighted
 from handful.types import Table, readable, take_rows
 
@@ -70,7 +70,7 @@ def compare(
     test_size : float, share of the held-out rows, or int, their number; classes keep their shares
     test : ``(X, y)`` of held-out rows, instead of splitting; then a seed decides the draws alone
     controls : bool, whether to measure the two methods above
-    verbose : bool, show a progress bar
+    verbose : bool, show a progress bar from the start, not only after 30 seconds
 
     Returns
     -------
@@ -224,7 +224,7 @@ def _listed_seeds(seeds):
 def _measure(methods, bought, fit, X, y, sizes, seeds, test, test_size, classes, verbose):
     # A row a fit, as soon as it has finished, with the warnings that it gave.
     n = None
-    with tqdm(disable=not verbose, desc="compare") as bar:
+    with Bar(desc="compare", verbose=verbose) as bar:
         for seed in seeds:
             train, held_out = _split(X, y, test, test_size, seed, classes)
             if n is None:

@@ -229,6 +229,8 @@ def _papermill(run, output, folder, environment):
     os.environ |= environment | {
         "HANDFUL_RECORDS": str(folder),
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+        # a notebook that is committed shows no bar
+        "TQDM_DISABLE": "1",
     }
     try:
         Path(output).parent.mkdir(parents=True, exist_ok=True)

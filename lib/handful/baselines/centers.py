@@ -15,6 +15,7 @@ from sklearn.utils.extmath import row_norms
 from handful.checks import MAX_SEED, check_generator, check_integer, check_rows
 from handful.coreset import SizedSelector
 from handful.linalg import centred, dense, draw_along, nearest_centers, sq_distance, sq_distances_to
+from handful.progress import Bar
 
 # squared distances that differ by this share are tied, in the dense and the sparse form of a table
 ROUNDING = 1e-12
@@ -199,11 +200,12 @@ def farthest_first(X, n, *, rng, covered=()):
     chosen = [_farthest(sq_dist) if n_covered else int(rng.integers(X.shape[0]))]
     if X.shape[1] <= FEW_COLUMNS and X.shape[0] * n >= MANY_DISTANCES and not sparse.issparse(X):
         return _farthest_by_buckets(X, sq_dist, chosen[0], n)
-    while len(chosen) < n:
-        np.minimum(sq_dist, sq_distances_to(X, dense(X[chosen[-1:]])[0], sq_norms), out=sq_dist)
-        # a chosen row is not chosen again, not even where all rows are equal
-        sq_dist[chosen[-1]] = -1.0
-        chosen.append(_farthest(sq_dist))
+    with Bar(range(n - 1), desc="farthest rows", unit="row") as steps:
+        for _ in steps:
+            np.minimum(sq_dist, sq_distances_to(X, dense(X[chosen[-1:]])[0], sq_norms), out=sq_dist)
+            # a chosen row is not chosen again, not even where all rows are equal
+            sq_dist[chosen[-1]] = -1.0
+            chosen.append(_farthest(sq_dist))
     return np.array(chosen)
 
 

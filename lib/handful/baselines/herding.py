@@ -5,6 +5,7 @@ from dataclasses import KW_ONLY
 import numpy as np
 
 from handful.coreset import SizedSelector
+from handful.progress import Bar
 
 
 class _EqualWeights(SizedSelector):
@@ -69,10 +70,11 @@ def herd(X, sample_weight, size):
     sq_length = np.einsum("ij,ij->i", X, X)
     chosen = []
     total = np.zeros(X.shape[1])
-    for _ in range(size):
-        # |total + x|^2 without |total|^2
-        scores = sq_length + 2.0 * (X @ total)
-        scores[chosen] = np.inf
-        chosen.append(int(np.argmin(scores)))
-        total += X[chosen[-1]]
+    with Bar(range(size), desc="herding", unit="row") as steps:
+        for _ in steps:
+            # |total + x|^2 without |total|^2
+            scores = sq_length + 2.0 * (X @ total)
+            scores[chosen] = np.inf
+            chosen.append(int(np.argmin(scores)))
+            total += X[chosen[-1]]
     return np.array(chosen)

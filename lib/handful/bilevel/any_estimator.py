@@ -15,7 +15,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_memory
-from tqdm import tqdm
 
 from handful.baselines import KMeansPlusPlus, StratifiedCoreset, UniformCoreset
 from handful.bilevel.families import L2, Candidate, candidates_for, check_trainer
@@ -33,6 +32,7 @@ from handful.coreset import Selector
 from handful.linalg import one_openmp_thread
 from handful.models.linear import LeastSquares, Logistic
 from handful.options import Count, CountOrZero, check_options
+from handful.progress import Bar
 from handful.trainers import (
     input_tags_of,
     kind_of,
@@ -100,7 +100,8 @@ class AnyEstimatorCoreset(Selector):
     n_jobs : int or None, processes that choose and train, as in joblib; the points are those of one
         process
     random_state : int, Generator or None
-    verbose : bool, whether to show a progress bar of the trainings
+    verbose : bool, whether to show a progress bar of selections and trainings from the start, not
+        only after 30 seconds
 
     Attributes
     ----------
@@ -276,7 +277,6 @@ class AnyEstimatorCoreset(Selector):
             return select(selector, None, X, y, sample_weight)
         rest, held = self._split(labels, sample_weight, rng)
         scorer = None if self.scoring is None else get_scorer(self.scoring)
-        bar = dict(desc="AnyEstimatorCoreset", unit="training", disable=not self.verbose)
 
         def trial(indices, weights):
             with one_openmp_thread():
@@ -300,13 +300,18 @@ class AnyEstimatorCoreset(Selector):
         optimised = set()
         X_rest = X[rest]
         y_rest = y[rest]
-        with Parallel(n_jobs=self.n_jobs, return_as="generator") as parallel:
+        with (
+            Parallel(n_jobs=self.n_jobs, return_as="generator") as parallel,
+            Bar(desc="AnyEstimatorCoreset", unit="step", verbose=self.verbose) as bar,
+        ):
             selectors = list(self._selectors(X, labels, sample_weight, weighted, rng))
+            # about as many trainings as selections, unless equal weights are tried as well
+            bar.total = 2 * len(selectors) + self.n_exchanges
             chosen = parallel(
                 delayed(select)(one, proxy, X_rest, y_rest, w[rest])
                 for _, one, proxy, w in selectors
             )
-            for (name, selector, *_), found in zip(selectors, chosen, strict=True):
+            for (name, selector, *_), found in zip(selectors, bar.through(chosen), strict=True):
                 indices = rest[found[0]]
                 weights = found[1]
                 if not weighted:
@@ -326,13 +331,9 @@ class AnyEstimatorCoreset(Selector):
             if len(held) == 0:
                 self.chosen_ = next(iter(choices))
                 return choices[self.chosen_]
-            losses = list(
-                tqdm(
-                    parallel(delayed(trial)(*c) for c in choices.values()),
-                    total=len(choices),
-                    **bar,
-                )
-            )
+            bar.total = len(selectors) + len(choices) + self.n_exchanges
+            trials = parallel(delayed(trial)(*c) for c in choices.values())
+            losses = list(bar.through(trials))
             self.trials_ = dict(zip(choices, losses))
             self.chosen_ = min(self.trials_, key=self.trials_.get)
             indices, weights = choices[self.chosen_]
@@ -341,22 +342,22 @@ class AnyEstimatorCoreset(Selector):
             # weights that were optimised for their rows suit no others
             left = 0 if self.chosen_ in optimised else self.n_exchanges
             at_once = effective_n_jobs(self.n_jobs)
-            with tqdm(total=left, **bar) as shown:
-                while left:
-                    # exchanges as they follow each other if none of them is made
-                    proposed = []
-                    for _ in range(min(left, at_once)):
-                        other = exchanged(indices, labels, sample_weight, rest, rng)
-                        proposed.append((other, rng.bit_generator.state))
-                    losses = list(parallel(delayed(trial)(other, weights) for other, _ in proposed))
-                    made = next((i for i, loss in enumerate(losses) if loss < least), None)
-                    if made is not None:
-                        (indices, rng.bit_generator.state) = proposed[made]
-                        least = losses[made]
-                        self.exchanges_.append(least)
-                    tried = len(losses) if made is None else made + 1
-                    left -= tried
-                    shown.update(tried)
+            bar.total = len(selectors) + len(choices) + left
+            while left:
+                # exchanges as they follow each other if none of them is made
+                proposed = []
+                for _ in range(min(left, at_once)):
+                    other = exchanged(indices, labels, sample_weight, rest, rng)
+                    proposed.append((other, rng.bit_generator.state))
+                losses = list(parallel(delayed(trial)(other, weights) for other, _ in proposed))
+                made = next((i for i, loss in enumerate(losses) if loss < least), None)
+                if made is not None:
+                    (indices, rng.bit_generator.state) = proposed[made]
+                    least = losses[made]
+                    self.exchanges_.append(least)
+                tried = len(losses) if made is None else made + 1
+                left -= tried
+                bar.update(tried)
             return indices, weights
 
     def _warn_of_ties(self, losses, least):

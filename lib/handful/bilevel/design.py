@@ -9,6 +9,7 @@ import numpy as np
 from handful.checks import check_number, check_rows, check_vector
 from handful.coreset import Selector
 from handful.options import Count, number
+from handful.progress import Bar
 from handful.types import Seed
 
 ENOUGH = "without it fewer experiments than features determine nothing"
@@ -164,29 +165,30 @@ class OptimalDesign(Selector):
         # all candidates.
         chosen = []
         age = MAX_AGE
-        for _ in range(self.size):
-            if age >= MAX_AGE:
-                covariance = _covariance(X[chosen], np.ones(len(chosen)), self.prior_precision)
-                Z = X @ covariance
-                leverage = np.einsum("ij,ij->i", Z, X)
-                # x' F^-1 M F^-1 x
-                gain = np.einsum("ij,ij->i", Z @ M, Z)
-                age = 0
-            scores = gain / (1.0 + leverage) if self.rule == "exact" else gain.copy()
-            scores[chosen] = -np.inf
-            scores[absent] = -np.inf
-            k = int(np.argmax(scores))
-            _determined(scores[k], self.prior_precision)
-            chosen.append(k)
-            a = covariance @ X[k]
-            c = 1.0 + X[k] @ a
-            along = X @ a
-            cross = X @ (covariance @ (M @ a))
-            gain += (along / c) * ((a @ M @ a / c) * along - 2.0 * cross)
-            leverage -= along**2 / c
-            np.maximum(leverage, 0.0, out=leverage)
-            covariance -= np.outer(a, a) / c
-            age = age + 1 if c <= MAX_LEVERAGE else MAX_AGE
+        with Bar(range(self.size), desc=type(self).__name__, unit="row") as steps:
+            for _ in steps:
+                if age >= MAX_AGE:
+                    covariance = _covariance(X[chosen], np.ones(len(chosen)), self.prior_precision)
+                    Z = X @ covariance
+                    leverage = np.einsum("ij,ij->i", Z, X)
+                    # x' F^-1 M F^-1 x
+                    gain = np.einsum("ij,ij->i", Z @ M, Z)
+                    age = 0
+                scores = gain / (1.0 + leverage) if self.rule == "exact" else gain.copy()
+                scores[chosen] = -np.inf
+                scores[absent] = -np.inf
+                k = int(np.argmax(scores))
+                _determined(scores[k], self.prior_precision)
+                chosen.append(k)
+                a = covariance @ X[k]
+                c = 1.0 + X[k] @ a
+                along = X @ a
+                cross = X @ (covariance @ (M @ a))
+                gain += (along / c) * ((a @ M @ a / c) * along - 2.0 * cross)
+                leverage -= along**2 / c
+                np.maximum(leverage, 0.0, out=leverage)
+                covariance -= np.outer(a, a) / c
+                age = age + 1 if c <= MAX_LEVERAGE else MAX_AGE
         return np.array(chosen)
 
 

@@ -7,7 +7,6 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
-from tqdm import tqdm
 
 from handful.bilevel.exchange import Elimination, Exchange
 from handful.bilevel.regularised import Regularised
@@ -20,6 +19,7 @@ from handful.models.inverse import as_inverse_hessian, named_option
 from handful.models.linear import LinearProblem, Logistic
 from handful.models.problem import check_problem
 from handful.options import Count
+from handful.progress import Bar
 from handful.types import Seed, Table
 
 STRATEGIES = {
@@ -78,7 +78,7 @@ class BilevelCoreset(Selector):
         own `Exact(damping=1e-3)`, `ConjugateGradients(n_steps=100)` or `NeumannSeries(n_terms=100)`
     random_state : int, Generator or None; draws the random start, and the rows that estimate the
         outer curvature
-    verbose : whether to show a progress bar
+    verbose : whether to show a progress bar from the start, not only after 30 seconds
 
     Attributes
     ----------
@@ -167,7 +167,7 @@ class BilevelCoreset(Selector):
         start = strategy.start(candidates, labels, self.size, rule, rng)
         model.check_memory(max(len(start), self.size))
         bar = strategy.bar(len(candidates), len(start), self.size)
-        with tqdm(disable=not self.verbose, desc="BilevelCoreset", **bar) as bar:
+        with Bar(desc="BilevelCoreset", verbose=self.verbose, **bar) as bar:
             model.add(start)
             try:
                 weights = strategy.run(

@@ -43,7 +43,7 @@ class Strategy(Options):
         return rows
 
     def bar(self, n, n_start, size):
-        """Options of the progress bar, a tqdm: its total, unit and so on, for `n` rows that may be
+        """Options of the progress bar, a `Bar`: its total, unit and so on, for `n` rows that may be
         chosen."""
         return dict(total=n - size, unit="point")
 
@@ -55,7 +55,7 @@ class Strategy(Options):
         model : Model that holds the start
         rule, weighting : as in `BilevelCoreset`
         labels : class of every row, or None
-        bar : tqdm
+        bar : Bar
 
         Returns
         -------
@@ -195,7 +195,7 @@ class Forward(Strategy):
             return weights
         found = list(model.indices)
         model.hold(start)
-        bar.reset()
+        bar.update(len(start) - bar.n)
         # data that equal weights do not bear keep the first set
         with suppress(ConvergenceError):
             self._grow(model, size, rule, "binary", bar)

@@ -8,7 +8,6 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_is_fitted
-from tqdm.auto import tqdm
 
 from handful.blocks import by_blocks
 from handful.checks import (
@@ -21,6 +20,7 @@ from handful.clustering.distances import nearest_centers
 from handful.clustering.estimators import CentersEstimator, centers_of
 from handful.linalg import cell_means, centred, draw_along, nearest_center
 from handful.options import Count, all_or_nothing, check_options
+from handful.progress import Bar
 from handful.types import Seed
 
 
@@ -73,7 +73,7 @@ class MiniBatchKMeans(CentersEstimator):
     init : "k-means++" (on a random subset of at most max(3 K, 10 batch_size) rows) or an array (K,
         d)
     random_state : int, RandomState, Generator or None
-    verbose : bool, whether `fit` shows a progress bar
+    verbose : bool, whether `fit` shows a progress bar from the start, not only after 30 seconds
 
     Attributes
     ----------
@@ -138,16 +138,17 @@ class MiniBatchKMeans(CentersEstimator):
         # of an earlier fit, should this one be interrupted
         for attribute in ("labels_", "inertia_"):
             vars(self).pop(attribute, None)
-        for _ in tqdm(
-            range(self.n_steps), desc="MiniBatchKMeans", unit="batch", disable=not self.verbose
-        ):
-            if sampler is None:
-                self._step(X, draw_along(cumulated, rng.random(len(ones))), ones)
-            else:
-                rows, weights = sampler.sample()
-                sampler.update(
-                    self._step(X, rows, weights * sample_weight[rows]) * sample_weight[rows]
-                )
+        with Bar(
+            range(self.n_steps), desc="MiniBatchKMeans", unit="batch", verbose=self.verbose
+        ) as steps:
+            for _ in steps:
+                if sampler is None:
+                    self._step(X, draw_along(cumulated, rng.random(len(ones))), ones)
+                else:
+                    rows, weights = sampler.sample()
+                    sampler.update(
+                        self._step(X, rows, weights * sample_weight[rows]) * sample_weight[rows]
+                    )
         return self._finish(X, sample_weight)
 
     @all_or_nothing

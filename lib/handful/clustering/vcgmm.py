@@ -11,7 +11,6 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import ClassifierTags
 from sklearn.utils.extmath import row_norms
-from tqdm.auto import tqdm
 
 from handful.blocks import as_blocks, is_blocks
 from handful.checks import (
@@ -36,6 +35,7 @@ from handful.clustering.variational import (
 from handful.clustering.vcgmm_kernels import Threads
 from handful.linalg import dense
 from handful.options import Count, NonNegative, all_or_nothing, check_options
+from handful.progress import Bar
 from handful.sensitivity.lightweight import lightweight_blocks, lightweight_coreset
 from handful.sources import exceeds_memory
 from handful.types import Seed, Table
@@ -93,7 +93,7 @@ class VCGMM(MixtureEstimator):
     compute_labels : bool, find the nearest centre of all rows after fitting, which takes n C d
         operations
     random_state : int, RandomState, Generator or None
-    verbose : bool, show progress
+    verbose : bool, show progress from the start, not only after 30 seconds
 
     Attributes
     ----------
@@ -316,7 +316,7 @@ class VCGMM(MixtureEstimator):
         mixture = None
         n_distances = 0
         n_iter = 0
-        with Threads() as threads, tqdm(desc="EM", disable=not self.verbose) as bar:
+        with Threads() as threads, Bar(desc="EM", verbose=self.verbose) as bar:
             for size, hard, least_tol in phases:
                 mine = Y
                 u = weights

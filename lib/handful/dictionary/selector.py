@@ -7,12 +7,12 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
-from tqdm.auto import tqdm
 
 from handful.blocks import by_blocks, check_in_memory
 from handful.checks import check_integer, check_magnitude, check_rows, validate_data
 from handful.dictionary.recovery import L1, Recovery
 from handful.options import Count, Options, all_or_nothing, check_options
+from handful.progress import Bar
 
 
 class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
@@ -36,7 +36,7 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Opt
         `L2`; or "linear", the paper's implicit gradient, for a generative model: the curvature that
         "quadratic" relies on changes there with each measurement, and on images in wavelets its
         error was twice that of random measurements
-    verbose : bool, whether to show a progress bar
+    verbose : bool, whether to show a progress bar from the start, not only after 30 seconds
 
     Attributes
     ----------
@@ -95,17 +95,22 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Opt
         free = np.ones(len(atoms), dtype=bool)
         estimates, state = recovery.recover(atoms[:0], X[:, :0], None)
         try:
-            for _ in tqdm(range(self.size), desc="measurements", disable=not self.verbose):
-                scores = recovery.scores(
-                    atoms[chosen], atoms, X - estimates, state, quadratic=self.rule == "quadratic"
-                )
-                # the first of equals
-                best = int(np.argmax(np.where(free, scores, -np.inf)))
-                A = atoms[[*chosen, best]]
-                estimates, state = recovery.recover(A, X @ A.T, state)
-                free[best] = False
-                errors.append(squared_error(X, estimates))
-                chosen.append(best)
+            with Bar(range(self.size), desc="measurements", verbose=self.verbose) as bar:
+                for _ in bar:
+                    scores = recovery.scores(
+                        atoms[chosen],
+                        atoms,
+                        X - estimates,
+                        state,
+                        quadratic=self.rule == "quadratic",
+                    )
+                    # the first of equals
+                    best = int(np.argmax(np.where(free, scores, -np.inf)))
+                    A = atoms[[*chosen, best]]
+                    estimates, state = recovery.recover(A, X @ A.T, state)
+                    free[best] = False
+                    errors.append(squared_error(X, estimates))
+                    chosen.append(best)
         finally:
             # also where Ctrl-C ends the loop
             if chosen:

@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 
 from handful.checks import ConvergenceError, as_real, check_vector
 from handful.models.newton import bordered, newton
+from handful.progress import Bar
 
 # of the draws that are matched: wider than the posterior, at no cost that was measured
 INFLATION = 1.2
@@ -69,16 +70,18 @@ class Pilot:
             return theta, log_density(theta) + 0.5 * (z**2).sum(1)
 
         theta, value = place(z)
-        for step in range(1, WARM_UP + APART_BY * -(-n // CHAINS) + 1):
-            size = rng.uniform(0.1, 0.4, (CHAINS, 1))
-            new = np.sqrt(1 - size**2) * z + size * rng.standard_normal(z.shape)
-            there, higher = place(new)
-            goes = np.log(rng.random(CHAINS)) < higher - value
-            z[goes] = new[goes]
-            theta[goes] = there[goes]
-            value[goes] = higher[goes]
-            if step > WARM_UP and step % APART_BY == 0:
-                found.append(theta.copy())
+        n_steps = WARM_UP + APART_BY * -(-n // CHAINS)
+        with Bar(range(1, n_steps + 1), desc="chains", unit="step") as steps:
+            for step in steps:
+                size = rng.uniform(0.1, 0.4, (CHAINS, 1))
+                new = np.sqrt(1 - size**2) * z + size * rng.standard_normal(z.shape)
+                there, higher = place(new)
+                goes = np.log(rng.random(CHAINS)) < higher - value
+                z[goes] = new[goes]
+                theta[goes] = there[goes]
+                value[goes] = higher[goes]
+                if step > WARM_UP and step % APART_BY == 0:
+                    found.append(theta.copy())
         return rng.permutation(np.vstack(found))[:n]
 
     def log_density(self, theta):

@@ -1,5 +1,6 @@
 """Exact reweighting: a few rows whose weighted sums of features are those of all rows."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy.sparse import csr_matrix
 from handful.blocks import check_in_memory
 from handful.checks import check_array, check_integer, check_sample_weight
 from handful.matching.moments import centers, moments
+from handful.progress import Bar
 
 # entries of the features in memory at once: they fit into a cache
 CHUNK = 250_000
@@ -100,26 +102,30 @@ def _tree(features, weights, dependent):
     w = weights[idx]
     keep = np.arange(np.shape(features(idx[:1]))[1])
     target = None
-    while True:
-        cuts = np.linspace(0, len(idx), min(len(idx), 2 * len(keep)) + 1).astype(np.int64)
-        M = _block_sums(features, idx, w, cuts)
-        # the first pass: what to keep, in which units, and which features are independent
-        if target is None:
-            target = M.sum(0)
-            scale = np.abs(M).sum(0)
-            norm = np.linalg.norm(M, axis=0)
-            scale[scale == 0] = norm[norm == 0] = 1
-            sketch = np.random.default_rng(0).standard_normal((len(M), min(M.shape)))
-            order, _, U = _lu((M / norm).T @ sketch)
-            pivots = np.abs(np.diag(U))
-            keep = np.sort(order[: max(1, np.count_nonzero(pivots > dependent * pivots.max()))])
-        if len(idx) <= len(keep):
-            break
-        x = _eliminate(M[:, keep] / np.maximum(np.linalg.norm(M[:, keep], axis=0), 1e-300))
-        x[x < 1e-13] = 0
-        w = w * np.repeat(x, np.diff(cuts))
-        idx = idx[w > 0]
-        w = w[w > 0]
+    with Bar(desc="recombine", unit="round") as bar:
+        while True:
+            cuts = np.linspace(0, len(idx), min(len(idx), 2 * len(keep)) + 1).astype(np.int64)
+            M = _block_sums(features, idx, w, cuts)
+            # the first pass: what to keep, in which units, and which features are independent
+            if target is None:
+                target = M.sum(0)
+                scale = np.abs(M).sum(0)
+                norm = np.linalg.norm(M, axis=0)
+                scale[scale == 0] = norm[norm == 0] = 1
+                sketch = np.random.default_rng(0).standard_normal((len(M), min(M.shape)))
+                order, _, U = _lu((M / norm).T @ sketch)
+                pivots = np.abs(np.diag(U))
+                keep = np.sort(order[: max(1, np.count_nonzero(pivots > dependent * pivots.max()))])
+            # each round about halves the rows
+            bar.total = bar.n + max(0, math.ceil(math.log2(len(idx) / len(keep))))
+            if len(idx) <= len(keep):
+                break
+            x = _eliminate(M[:, keep] / np.maximum(np.linalg.norm(M[:, keep], axis=0), 1e-300))
+            x[x < 1e-13] = 0
+            w = w * np.repeat(x, np.diff(cuts))
+            idx = idx[w > 0]
+            w = w[w > 0]
+            bar.update()
     F = M if len(M) == len(idx) else _block_sums(features, idx, w, np.arange(len(idx) + 1))
     w, residual = _refine(F / scale, target / scale, w)
     # a feature that was judged dependent was not, such as a rare one-hot column
@@ -235,14 +241,16 @@ def pursue(F, weights, size):
     chosen = np.zeros(0, int)
     w = np.zeros(0)
     missed = np.inf
-    for _ in range(2 * size):
-        along = F @ (target - w @ F[chosen]) / length
-        along[chosen] = -np.inf
-        if len(chosen) == size or missed <= EXACT * np.linalg.norm(target) or not along.max() > 0:
-            break
-        chosen = np.append(chosen, along.argmax())
-        w, missed = nnls(F[chosen].T, target, maxiter=100 * size)
-        chosen = chosen[w > 0]
-        w = w[w > 0]
+    with Bar(range(2 * size), desc="pursuit", unit="row") as steps:
+        for _ in steps:
+            along = F @ (target - w @ F[chosen]) / length
+            along[chosen] = -np.inf
+            is_exact = missed <= EXACT * np.linalg.norm(target)
+            if len(chosen) == size or is_exact or not along.max() > 0:
+                break
+            chosen = np.append(chosen, along.argmax())
+            w, missed = nnls(F[chosen].T, target, maxiter=100 * size)
+            chosen = chosen[w > 0]
+            w = w[w > 0]
     order = np.argsort(chosen)
     return chosen[order], w[order], float(missed / np.linalg.norm(target))

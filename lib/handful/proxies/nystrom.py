@@ -9,11 +9,11 @@ import numpy as np
 from scipy.linalg import eigh
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
-from tqdm.auto import tqdm
 
 from handful.blocks import by_blocks, check_in_memory
 from handful.checks import as_generator, validate_data
 from handful.options import Count, Options, all_or_nothing, check_options, number
+from handful.progress import Bar
 from handful.proxies.kernels import DTYPES, Kernel, flattened
 from handful.types import Seed
 
@@ -41,7 +41,7 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
     cache : folder (created where missing) in which `joblib.Memory` keeps the kernel matrix by
         blocks of rows: the same rows, landmarks and kernel are computed once, and an interrupted
         run goes on where it was. None keeps nothing.
-    verbose : show a progress bar
+    verbose : show a progress bar from the start, not only after 30 seconds
     random_state : None, int or Generator, of the landmarks
 
     Attributes
@@ -166,7 +166,7 @@ def kernel_blocks(kernel, X, Y, *, cache=None, verbose=False):
             f"rows, got kernel={kernel!r}."
         )
     block_of = joblib.Memory(cache, verbose=0).cache(_block)
-    with tqdm(total=len(X), desc="kernel", unit="row", disable=not verbose) as bar:
+    with Bar(total=len(X), desc="kernel", unit="row", verbose=verbose) as bar:
         for start in range(0, len(X), BLOCK):
             rows = slice(start, min(start + BLOCK, len(X)))
             try:

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted
-from tqdm.auto import tqdm
 
 from handful.checks import as_generator, check_number, check_size, signed_labels
 from handful.coreset import Coreset, SizedSelector
 from handful.linalg import cell_means, centred, nearest_center, sq_distances_to
 from handful.options import Count, Positive, number
+from handful.progress import Bar
 from handful.sensitivity.draws import multinomial_draw, order_by, systematic_draw
 from handful.sensitivity.svm_bounds import printed_bound, tight_bound
 from handful.sensitivity.svm_parts import GUARD, distances, mixture, seeds
@@ -63,8 +63,8 @@ class SVMCoreset(SizedSelector):
         draws)
     xi : float in (0, 1); relative duality gap allowed to the rough solution
     random_state : None, int, RandomState or Generator
-    verbose : bool, whether `fit` shows a progress bar of its stages: the rough solution, a
-        clustering of each class, and the scores
+    verbose : bool, whether `fit` shows a progress bar from the start, not only after 30 seconds, of
+        its stages: the rough solution, a clustering of each class, and the scores
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class SVMCoreset(SizedSelector):
         rows = present[by_class]
         signs = signs[by_class]
         u = sample_weight[rows]
-        with tqdm(total=4, desc="SVMCoreset", unit="stage", disable=not self.verbose) as bar:
+        with Bar(total=4, desc="SVMCoreset", unit="stage", verbose=self.verbose) as bar:
             sensitivities, q, margins = self._scores(X, rows, signs, u, rng, bar)
         self.sensitivities_, self.probabilities_ = np.zeros((2, len(sample_weight)))
         self.sensitivities_[rows] = sensitivities

@@ -3,9 +3,8 @@
 from dataclasses import KW_ONLY
 from typing import Any
 
-from tqdm.auto import tqdm
-
 from handful.options import Count
+from handful.progress import Bar
 from handful.streaming.base import StreamMemory
 from handful.types import Seed, joined
 
@@ -28,7 +27,8 @@ class MergeReduce(StreamMemory):
         (2024): when a leaf finds no free slot, two neighbouring nodes are merged, which
         `first_to_merge` chooses
     random_state : None, int, RandomState or Generator
-    verbose : bool, whether `fit` and `partial_fit` show a progress bar
+    verbose : bool, whether `fit` and `partial_fit` show a progress bar from the start, not only
+        after 30 seconds
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class MergeReduce(StreamMemory):
         X, y, sample_weight = self._open(X, y, sample_weight)
         start = 0
         n = X.shape[0]
-        with tqdm(total=n, desc="MergeReduce", unit="row", disable=not self.verbose) as bar:
+        with Bar(total=n, desc="MergeReduce", unit="row", verbose=self.verbose) as bar:
             while start < n:
                 part = slice(
                     start, min(n, start + max(0, self.leaf_size - sum(map(len, self._leaf))))
