@@ -7,11 +7,16 @@ as with the defaults. Rows to choose from, grids and folds are those of the note
 `own/any_trainer`. Two of the tables, SUSY and phishing, served for no option of
 `AnyEstimatorCoreset`.
 
-The choice is given half of the trials that it makes by default, so that all this takes some ten
+The choice is given a third of the trials that it makes by default, so that all this takes some ten
 minutes of a core; the random draws that it is compared with are as many. All differences are paired
 by seed.
+
+With names of tables as arguments only these are run, and nothing is written: in pieces, with
+HANDFUL_BENCH_CACHE naming a folder, and at the end without arguments, which reads what is there.
 """
 
+import os
+import sys
 import time
 
 import numpy as np
@@ -20,6 +25,7 @@ from handful import AnyEstimatorCoreset
 from handful.bilevel.trials import held_out_loss
 from handful.checks import MAX_SEED
 from handful_papers.own.any_trainer import Task, baseline, prepare
+from joblib import Memory
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
@@ -31,7 +37,7 @@ TEST_ROWS = 5_000
 SIZE = 200
 SEEDS = range(5)
 FOLDS = 3
-TRIALS = dict(n_draws=6, n_exchanges=25)
+TRIALS = dict(n_draws=6, n_exchanges=14)
 # The three choices of proxies are trained, too.
 TRAININGS = 3 + sum(TRIALS.values())
 TRAINERS = {
@@ -106,6 +112,7 @@ def chosen(model, task, seed):
     return coreset.indices_, coreset.weights_
 
 
+@Memory(os.environ.get("HANDFUL_BENCH_CACHE"), verbose=0).cache
 def run(trainer, table, seed):
     """The test loss of every arm, CPU seconds of every step, and the options that were found."""
     task = prepare(table, seed, n=ROWS, n_test=TEST_ROWS)
@@ -147,6 +154,10 @@ def with_error(values):
 
 
 def main():
+    for table in sys.argv[1:]:
+        print(table, [run(trainer, table, seed) for trainer in TRAINERS for seed in SEEDS])
+    if sys.argv[1:]:
+        return
     bench = Bench("tuned_trainer", "Chosen rows for boosting and forests, before and after tuning")
     options = {}
     for trainer in TRAINERS:
