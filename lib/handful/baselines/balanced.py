@@ -12,7 +12,7 @@ from handful.baselines.cube import cube_sample
 from handful.baselines.stratified import codes, column_of, is_missing
 from handful.coreset import SizedSelector
 from handful.options import integer
-from handful.types import take_rows
+from handful.types import as_array, take_rows
 
 MAX_COLUMNS = 2000
 """Most columns whose correlations are computed: a matrix of 32 MB, and some seconds for its
@@ -124,7 +124,7 @@ class BalancedCoreset(SizedSelector):
             else:
                 parts.append(described(column_of(X, column), self.size, self.degree))
         if y is not None:
-            targets = np.asarray(y)
+            targets = as_array(y)
             for target in targets.reshape(len(targets), -1).T:
                 if _holds_classes(target, self.size):
                     parts.append(shares(target, self.size))
@@ -253,7 +253,7 @@ def _independent(correlations):
 def _as_numbers(values):
     """A column of numbers or times as floats, NaN where one is missing; None if it holds anything
     else."""
-    array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+    array = values.to_numpy() if hasattr(values, "to_numpy") else as_array(values)
     if array.dtype.kind in "mM":
         return np.where(np.isnat(array), np.nan, array.astype(np.int64))
     if array.dtype.kind in "iuf":

@@ -183,9 +183,7 @@ class VCGMM(MixtureEstimator):
     @all_or_nothing
     def _fit(self, X, sample_weight, *, go_on, past=None):
         check_options(self)
-        in_blocks = is_blocks(X, sample_weight) and not (
-            self.coreset_size is None and exceeds_memory(X)
-        )
+        in_blocks = is_blocks(X) and not (self.coreset_size is None and exceeds_memory(X))
         if in_blocks:
             weights = None
             blocks = copy(as_blocks(X, None, sample_weight))

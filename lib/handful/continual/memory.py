@@ -18,6 +18,7 @@ from handful.types import (
     check_form,
     is_table,
     kind_of_labels,
+    missing,
     readable,
     row_array,
     take_rows,
@@ -148,7 +149,9 @@ class ReplayBuffer(Options):
                 "X must be an array or a torch tensor, got a sparse matrix: use X.toarray()."
             )
         X = row_array(X) if isinstance(X, list | tuple) and not is_table(X) else X
-        y = np.asarray(y) if isinstance(y, list | tuple) else y
+        if isinstance(y, list | tuple):
+            # numpy would make a word of a label that is missing among words
+            y = np.asarray(y, dtype=object) if missing(y).any() else np.asarray(y)
         n_tasks = len(memories) + 1
         share = self.size // n_tasks
         if share < 1:

@@ -149,6 +149,7 @@ class StreamMemory(Options):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.string = tags.input_tags.categorical = not self._reads
         if isinstance(getattr(self, "selector", None), BaseEstimator):
             inner = get_tags(self.selector)
             tags.input_tags.sparse = inner.input_tags.sparse

@@ -65,6 +65,8 @@ class ICaRL(Herding):
     weights_ : shape (m,), equal, adding up to the total sample_weight
     """
 
+    _reads_y = True
+
     def _order(self, X, y, sample_weight, rng):
         if y is None:
             return super()._order(X, y, sample_weight, rng)
