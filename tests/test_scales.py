@@ -23,6 +23,7 @@ from handful import (
 )
 from handful.active import KCenterQuery, KMeansQuery
 from handful.baselines import Herding
+from handful.bilevel.trials import select_in_proxy
 from handful.clustering import Medoids, MiniBatchKMeans
 from handful.proxies import RBF, Nystrom
 from handful.scales import ScaleWarning
@@ -32,7 +33,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, loa
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 X, Y = load_breast_cancer(return_X_y=True)
 BY_SCALE = [
@@ -129,3 +130,21 @@ def test_queries_and_pipelines():
     )
     assert len(told(model.fit, X, Y)) == 1
     assert told(make_pipeline(StandardScaler(), model).fit, X, Y) == []
+
+
+def test_nobody_hears_of_the_scales_of_a_proxys_features():
+    """Some columns of Nystrom's features may be nearly empty, which no scaler of the user mends."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = (X[:, 0] > 0).astype(int)
+    uneven = FunctionTransformer(lambda X: X * [1.0, 1.0, 1e-4])
+
+    def scales_named(proxy, rows):
+        selector = BilevelCoreset(Logistic(l2=1e-2), size=5, random_state=0)
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            select_in_proxy(selector, proxy, rows, y, np.ones(60))
+        return any(issubclass(w.category, ScaleWarning) for w in given)
+
+    assert not scales_named(uneven, X)
+    assert scales_named(None, uneven.fit_transform(X))

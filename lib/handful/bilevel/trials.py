@@ -16,6 +16,8 @@ def select_in_proxy(selector, proxy, X, y, sample_weight):
     if proxy is not None:
         # which selection reads fastest
         X = proxy.fit_transform(X, y).astype(np.float32)
+        # Whoever gave the rows does not scale a proxy's features, and hears nothing of them.
+        selector._of_a_part = True
     # What looks at no labels gets none: a class that one draw of several misses is no news.
     selector.fit(X, y if selector._needs_y else None, sample_weight=sample_weight)
     return selector.indices_, selector.weights_
