@@ -51,8 +51,14 @@ class AdaptiveBatchSampler(Stateful, TorchSampler):
     --------
     Train a classifier, drawing more often from the classes that have the loss::
 
-        from handful.sampling import AdaptiveBatchSampler, MixtureSampler, Weighted,
-        group_components
+        from handful.sampling import (
+            AdaptiveBatchSampler,
+            MixtureSampler,
+            Weighted,
+            group_components,
+        )
+        from torch.nn.functional import cross_entropy
+        from torch.utils.data import DataLoader
 
         sampler = MixtureSampler(group_components(classes), batch_size=64)
         loader = DataLoader(Weighted(dataset), batch_sampler=AdaptiveBatchSampler(sampler))
