@@ -10,11 +10,9 @@ from scipy import sparse
 FACTOR = 100.0
 # that are looked at, evenly spaced
 ROWS = 500
-COMMON = (
-    # share of the rows in which a column differs from its median; a rarer one, as of a rare word,
-    # has no scale
-    0.05
-)
+# share of the rows in which a column differs from its median; a rarer one, as of a rare word,
+# has no scale
+COMMON = 0.05
 # a deviation below this share of the mean is rounding
 ROUNDING = 1e-7
 # columns whose deviations fall from the first to the last are principal components or the like
