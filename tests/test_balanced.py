@@ -229,3 +229,18 @@ def test_a_column_that_is_not_there_is_named():
     table = pd.DataFrame({"a": [1.0, 2.0, 3.0]})
     with pytest.raises(ValueError, match=r"by must be a column of X, got by='b'.*\['a'\]"):
         BalancedCoreset(2, by="b").fit(table)
+
+
+@pytest.mark.parametrize("as_given", [list, np.array, pd.Series], ids=["list", "array", "Series"])
+def test_a_column_of_words_is_balanced_by_its_values(as_given):
+    words = ["often"] * 60 + ["seldom"] * 40
+    few, _ = BalancedCoreset(10, random_state=0).fit(as_given(words)).take(words)
+    assert few.count("often") == 6
+
+
+def test_rows_that_are_no_table_need_a_function():
+    images = np.random.default_rng(0).normal(size=(50, 4, 4))
+    with pytest.raises(ValueError, match=r"X must be a table, shape \(n, d\), got shape \(50, 4"):
+        BalancedCoreset(10).fit(images)
+    flat = BalancedCoreset(10, by=lambda X: X.reshape(len(X), -1), random_state=0).fit(images)
+    assert len(flat.indices_) == 10

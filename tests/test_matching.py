@@ -1234,3 +1234,14 @@ def test_the_path_says_where_it_hardly_pays():
     X, y = load_iris(return_X_y=True)
     with pytest.warns(UserWarning, match=r"it hardly pays: \d+ of 30 rows are kept, for 46 sums"):
         MatchedCoreset(Logistic(l2=1e-2)).fit(X[::5], y[::5])
+
+
+def test_the_headline_claims_no_more_than_was_tested():
+    """Log weights say nothing of the draws; too few are told with the number that is needed."""
+    report = check_log_weights(np.zeros(500))
+    assert report.verdict == "use the draws"
+    assert str(report).startswith("THE ROWS ARE FINE")
+    assert "not tested" in str(report).partition("\n")[0]
+    few = check_log_weights(np.zeros(150))
+    assert str(few).startswith("MAKE MORE DRAWS")
+    assert "150 independent ones, 200 are needed" in str(few)

@@ -117,6 +117,14 @@ class BalancedCoreset(SizedSelector):
                     f"{'' if np.isfinite(features).all() else ' with NaN or infinity'}."
                 )
             return features
+        if len(X.shape) == 1:
+            # a list or a column of words: one column
+            X = np.reshape(as_array(X), (-1, 1))
+        if len(X.shape) != 2:
+            raise ValueError(
+                f"X must be a table, shape (n, d), got shape {tuple(X.shape)}: give a function, "
+                "such as by=lambda X: X.reshape(len(X), -1)."
+            )
         parts = []
         for column in self._columns(X):
             if isinstance(column, tuple):

@@ -40,6 +40,17 @@ NEGLIGIBLE = 0.02
 LOWEST = -1e150
 # Points of a tail below which no shape can be fitted to it.
 FEWEST_OF_TAIL = 5
+# Headlines where the rows were judged and the draws were not.
+UNTESTED = {
+    "use the draws": (
+        "THE ROWS ARE FINE: draws of the posterior on them need no weights. "
+        "Whether these are such draws was not tested"
+    ),
+    "use the weights": (
+        "THE ROWS ARE FINE WITH WEIGHTS: draws of the posterior on them need the importance "
+        "weights. Whether these are such draws was not tested"
+    ),
+}
 LIMITS = """\
 Only where the draws went is looked at: a mode or tail that they did not visit may be wrong, and
 several chains have to agree (R-hat). The rows are for this likelihood, and are no sample:
@@ -94,7 +105,6 @@ class DrawsReport:
     why: str = ""
 
     def __str__(self):
-        words = WRONG if self.stein and self.stein.wrong else VERDICTS[self.verdict]
         if self.stein:
             of_draws = f"largest z-score of the draws' slopes {self.stein.z:.1f}"
             of_draws += (
@@ -103,7 +113,7 @@ class DrawsReport:
         else:
             of_draws = f"not tested: {self.why}."
         return (
-            f"{self.verdict.upper()}: {words}.\n\n"
+            f"{self._headline()}.\n\n"
             f"The rows. Log weights: variance {self.variance:.2g} (divergence about {self.kl:.2g} "
             "nats), mean "
             f"{self.mean:+.2g}. Effective draws: {self.n_effective:.0f} of {self.n_draws}. Pareto "
@@ -111,6 +121,20 @@ class DrawsReport:
             f"{self.pareto_k:.2f}.\n"
             f"The draws of the posterior on these rows: {of_draws}\n\n{LIMITS}"
         )
+
+    def _headline(self):
+        """The verdict in words, which claims no more than was tested."""
+        if self.stein is None and self.verdict in ALLOWED:
+            return UNTESTED[self.verdict]
+        words = WRONG if self.stein and self.stein.wrong else VERDICTS[self.verdict]
+        if self.verdict == "make more draws":
+            words += f": {self._n_telling():.0f} independent ones, {ENOUGH} are needed"
+        return f"{self.verdict.upper()}: {words}"
+
+    def _n_telling(self):
+        """So many independent draws of equal weight would tell as much."""
+        share = self.stein.n_independent / self.n_draws if self.stein else 1.0
+        return min(1.0, share) * self.n_effective
 
     def with_draws(self, stein, why):
         """The report of rows and draws, whose verdict holds for both.
@@ -124,11 +148,10 @@ class DrawsReport:
         verdict = self.verdict
         if stein and stein.wrong:
             verdict = "refuse"
-        elif (
-            stein and favourable and stein.n_independent / self.n_draws * self.n_effective < ENOUGH
-        ):
-            verdict = "make more draws"
-        return replace(self, verdict=verdict, stein=stein, why=why)
+        tested = replace(self, verdict=verdict, stein=stein, why=why)
+        if stein and favourable and not stein.wrong and tested._n_telling() < ENOUGH:
+            return replace(tested, verdict="make more draws")
+        return tested
 
 
 def check_log_weights(log_weights):
