@@ -133,7 +133,7 @@ def test_a_linear_model_is_stood_in_for_by_its_own_penalty(estimator, l2):
 def test_missing_values_are_refused_with_the_way_out(data):
     X, y = data
     X[3, 1] = np.nan
-    with pytest.raises(ValueError, match=r"contains NaN.*in front.*KNeighborsClassifier"):
+    with pytest.raises(ValueError, match=r"contains NaN.*SimpleImputer.*KNeighborsClassifier"):
         for_estimator(KNeighborsClassifier()).fit(X, y)
     for_estimator(make_pipeline(SimpleImputer(), KNeighborsClassifier())).fit(X, y)
 
@@ -330,9 +330,32 @@ def test_linear_models_choose_from_sparse_rows_and_others_say_what_to_put_in_fro
         for_estimator(FEW_TREES).fit(csr_matrix(X), y)
 
 
-def test_words_are_refused_with_the_pipeline_as_the_way_out(data):
-    with pytest.raises(ValueError, match=r"could not convert string.*encodes words"):
-        for_estimator(FEW_TREES).fit(np.array([["red", "blue"]] * 60), data[1][:60])
+def test_words_are_refused_with_a_way_out_that_works(data):
+    X, y = data
+    towns = np.array(["u", "v"])[(X[:, 0] > 0).astype(int)]
+    frame = pd.DataFrame({"a": X[:, 1], "town": towns})
+    steps = dict(
+        AnyEstimatorCoreset=for_estimator,
+        make_pipeline=make_pipeline,
+        make_column_transformer=make_column_transformer,
+        OneHotEncoder=OneHotEncoder,
+        LogisticRegression=LogisticRegression,
+        RandomForestClassifier=lambda: FEW_TREES,
+        HistGradientBoostingClassifier=HistGradientBoostingClassifier,
+    )
+    boosting = HistGradientBoostingClassifier(max_iter=5)
+    for estimator in (LogisticRegression(), FEW_TREES, boosting):
+        for rows in (frame, frame.to_numpy(dtype=object)):
+            with pytest.raises(ValueError, match="in front, for example") as caught:
+                for_estimator(estimator).fit(rows, y)
+            said = str(caught.value)
+            assert "SimpleImputer" not in said
+            categories = "X.astype({'town': 'category'})"
+            assert (categories in said) == (estimator is boosting and rows is frame)
+            way_out = said.split("for example ")[-1].split(". ")[0].rstrip(".")
+            eval(way_out, steps).set_params(n_draws=1, n_exchanges=0).fit(rows, y)
+    with pytest.raises(ValueError, match="Column 'town' of X holds words"):
+        for_estimator(make_pipeline(StandardScaler(), FEW_TREES)).fit(frame, y)
 
 
 def test_choices_that_the_estimator_cannot_tell_apart_are_told(data):

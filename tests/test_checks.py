@@ -9,6 +9,7 @@ from typing import get_type_hints
 
 import handful
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from handful import BilevelCoreset, LeastSquares, Logistic, UniformCoreset
@@ -227,3 +228,44 @@ def test_a_generator_comes_from_all_that_scikit_learn_takes():
     assert as_generator(None).random() != as_generator(None).random()
     with pytest.raises(ValueError, match="random_state must be"):
         as_generator("zero")
+
+
+WORDS = pd.DataFrame({"a": X[:, 0], "n": "1.5", "town": "u", "street": [None, "v", "w"] * 10})
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        handful.MatchedCoreset(size=5),
+        BilevelCoreset(size=5),
+        handful.SVMCoreset(size=5),
+        handful.LogisticSensitivity(size=5),
+        handful.VCGMM(2),
+        handful.KCenter(5),
+        handful.AnyEstimatorCoreset(LogisticRegression(), size=5),
+    ],
+)
+@pytest.mark.parametrize("kind", [object, "category", "string"])
+def test_columns_of_words_are_named_with_the_way_out(selector, kind):
+    frame = WORDS.astype({"n": object, "town": kind, "street": kind})
+    said = r"Columns {}, {} of X hold words: encode.*OneHotEncoder"
+    for rows, names in ((frame, ("'town'", "'street'")), (frame.to_numpy(object), (2, 3))):
+        with pytest.raises(ValueError, match=said.format(*names)):
+            selector.fit(rows, y)
+    with pytest.raises(ValueError, match=r"Column 1 of X holds words"):
+        selector.fit([[1.0, "u"]] * 30, y)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda model, rows: handful.suspects(model, rows, y),
+        lambda model, rows: handful.CoresetEstimator(UniformCoreset(9), model).fit(rows, y),
+        lambda model, rows: handful.compare([UniformCoreset()], model, rows, y, sizes=[9]),
+        lambda model, rows: handful.compare([BilevelCoreset()], model, rows, y, sizes=[9]),
+    ],
+)
+def test_columns_of_words_that_the_estimator_cannot_read_are_named_once(call):
+    with pytest.raises(ValueError, match="Columns 'town', 'street' of X hold words") as caught:
+        call(LogisticRegression(), WORDS)
+    assert str(caught.value).count("hold words") == 1

@@ -21,6 +21,7 @@ from handful.checks import (
     check_labels,
     check_memory,
     check_X_y,
+    words_named,
 )
 from handful.coreset import take_rows
 from handful.matching.likelihoods import LinearLikelihood
@@ -300,10 +301,11 @@ def suspects(
     fold_seed = int(rng.integers(MAX_SEED))
     seed_unset(model, int(rng.integers(MAX_SEED)))
     classes = np.unique(y, return_inverse=True) if kind_of(estimator) == "classifier" else None
-    if "oob_score" in own and own.get("bootstrap", True):
-        predicted = _out_of_bag(model.set_params(oob_score=True), X, y, classes)
-    else:
-        predicted = _out_of_fold(model, X, y, classes, n_folds, fold_seed)
+    with words_named(X):
+        if "oob_score" in own and own.get("bootstrap", True):
+            predicted = _out_of_bag(model.set_params(oob_score=True), X, y, classes)
+        else:
+            predicted = _out_of_fold(model, X, y, classes, n_folds, fold_seed)
     if classes is None:
         scores = 0.5 * (predicted - y) ** 2
     else:

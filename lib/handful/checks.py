@@ -5,6 +5,7 @@ No other module calls scikit-learn's own checks of rows, so that all rows are `r
 
 import operator
 import os
+from contextlib import contextmanager
 from numbers import Integral, Real
 from pathlib import Path
 
@@ -91,7 +92,8 @@ def check_array(array, **rules):
     """As `sklearn.utils.check_array`, of an array made `readable`."""
     if rules.get("ensure_2d", True):
         check_no_words(array)
-    return validation.check_array(readable(array), **rules)
+    with words_named(array, rules.get("input_name") or "X"):
+        return validation.check_array(readable(array), **rules)
 
 
 def validate_data(estimator, X="no_validation", y="no_validation", **rules):
@@ -102,7 +104,8 @@ def validate_data(estimator, X="no_validation", y="no_validation", **rules):
         check_labels(y, several=rules.get("multi_output", False), of=estimator)
     if not rules.get("skip_check_array", False):
         check_no_words(X)
-    return validation.validate_data(estimator, readable(X), y, **rules)
+    with words_named(X):
+        return validation.validate_data(estimator, readable(X), y, **rules)
 
 
 def check_X_y(X, y, name="y", **rules):
@@ -110,7 +113,8 @@ def check_X_y(X, y, name="y", **rules):
     under a name."""
     y = readable(y)
     check_labels(y, name)
-    return validation.check_X_y(readable(X), y, **rules)
+    with words_named(X):
+        return validation.check_X_y(readable(X), y, **rules)
 
 
 def check_no_words(X):
@@ -127,6 +131,49 @@ def check_no_words(X):
         f"X must hold rows of numbers, got a list of {type(X[0]).__name__}, such as "
         f"{str(X[0])[:40]!r}: {way_out}."
     )
+
+
+@contextmanager
+def words_named(X, name="X"):
+    """Context in which a ValueError or TypeError about words in place of numbers names the columns
+    of `X` that hold them, and the way out."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        causes = ("convert string", "bytes/strings", "NAType")
+        about_words = any(cause in str(error) for cause in causes)
+        is_named = "words: encode" in str(error)
+        columns = word_columns(X) if about_words and not is_named else []
+        if not columns:
+            raise
+        shown = ", ".join(map(repr, columns[:5])) + (", ..." if len(columns) > 5 else "")
+        one = len(columns) == 1
+        raise ValueError(
+            f"{str(error).rstrip('.')}. {'Column' if one else 'Columns'} {shown} of {name} "
+            f"{'holds' if one else 'hold'} words: encode them as numbers, for example by "
+            "scikit-learn's OneHotEncoder or OrdinalEncoder in a ColumnTransformer."
+        ) from error
+
+
+def word_columns(X):
+    """The columns of a table that hold words which are no numbers: a list of their names, or of
+    their places where they have none."""
+    listed = isinstance(X, list | tuple)
+    array = np.asarray(X, dtype=object) if listed else as_array(X)
+    if array.ndim != 2 or array.dtype.kind not in "OUS":
+        return []
+    names = list(getattr(X, "columns", range(array.shape[1])))
+    return [name for name, column in zip(names, array.T) if any(map(_is_word, column))]
+
+
+def _is_word(value):
+    if not isinstance(value, str | bytes):
+        return False
+    try:
+        float(value)
+    except ValueError:
+        return True
+    return False
 
 
 def check_labels(y, name="y", *, several=True, of=None):

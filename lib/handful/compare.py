@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_consistent_length
 
 from handful.baselines import StratifiedCoreset, UniformCoreset
 from handful.blocks import check_in_memory
-from handful.checks import MAX_SEED, check_integer, check_labels
+from handful.checks import MAX_SEED, check_integer, check_labels, words_named
 from handful.comparison import ALL_ROWS, BEST_DRAW, MORE_ROWS, STRATIFIED, UNIFORM, Comparison
 from handful.parts import check_selector
 from handful.progress import Bar
@@ -149,10 +149,11 @@ def compare(
             if own["score"].isna().all()
         }
         if found.frame["score"].isna().all():
-            raise ValueError(
-                "No method got a score: "
-                f"{next(iter(nothing.values()))}{_cure(nothing.values(), scoring)}"
-            )
+            with words_named(X):
+                raise ValueError(
+                    "No method got a score: "
+                    f"{next(iter(nothing.values()))}{_cure(nothing.values(), scoring)}"
+                )
         for name, error in nothing.items():
             if name not in {*unasked, BEST_DRAW, MORE_ROWS}:
                 raise ValueError(f"{name} gave no score at all: {error}")

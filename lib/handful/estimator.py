@@ -22,6 +22,7 @@ from handful.checks import (
     check_labels,
     check_sample_weight,
     validate_data,
+    words_named,
 )
 from handful.options import Options, all_or_nothing
 from handful.parts import check_part, check_selector, choose
@@ -157,9 +158,10 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
             validate_data(self, X, skip_check_array=True)
         X_small, y_small, weights = self.selector_.take(X, y)
         options = _chosen(routed["estimator"]["fit"], X, self.selector_.indices_)
-        self.estimator_ = weighted_fit(estimator).train(
-            estimator.fit, X_small, y_small, weights, **options
-        )
+        with words_named(X_small):
+            self.estimator_ = weighted_fit(estimator).train(
+                estimator.fit, X_small, y_small, weights, **options
+            )
         return self
 
     @available_if(_estimator_has("partial_fit"))
@@ -219,9 +221,10 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
             options["classes"] = classes
         rows = take_rows(X, indices), take_rows(y, indices)
         estimator = deepcopy(self.estimator_)
-        weighted_fit(estimator, "partial_fit").train(
-            estimator.partial_fit, *rows, weights, **options
-        )
+        with words_named(rows[0]):
+            weighted_fit(estimator, "partial_fit").train(
+                estimator.partial_fit, *rows, weights, **options
+            )
         self.estimator_ = estimator
         return self
 

@@ -3,6 +3,7 @@ suits it."""
 
 import warnings
 from dataclasses import KW_ONLY
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from handful.bilevel.trials import (
     held_out_loss,
     select_in_proxy,
 )
-from handful.checks import MAX_SEED, check_labels, validate_data
+from handful.checks import MAX_SEED, check_labels, validate_data, word_columns, words_named
 from handful.coreset import Selector
 from handful.linalg import one_openmp_thread
 from handful.models.linear import LeastSquares, Logistic
@@ -237,10 +238,10 @@ class AnyEstimatorCoreset(Selector):
             return super()._check_X_y(X, y)
         except ValueError as error:
             if not any(
-                cause in str(error) for cause in ("could not convert string", "contains NaN")
+                cause in str(error) for cause in ("holds words", "hold words", "contains NaN")
             ):
                 raise
-            raise ValueError(_with_way_out(error, estimator)) from error
+            raise ValueError(_with_way_out(error, estimator, X)) from error
 
     def _linear(self):
         return all(one.proxy is None for one in self.candidates(1.0))
@@ -290,7 +291,7 @@ class AnyEstimatorCoreset(Selector):
             except ValueError as error:
                 if rows is X:
                     raise
-                raise ValueError(_with_way_out(error, estimator)) from error
+                raise ValueError(_with_way_out(error, estimator, rows)) from error
             judged = take_rows(rows, held), y[held]
             if scorer is None:
                 return held_out_loss(model, *judged, sample_weight[held])
@@ -436,7 +437,8 @@ def _seen(estimator, rows, y):
 
 def _encoded(before, rows, y):
     # The first steps of a pipeline, fitted to all rows, and what they make of these.
-    fitted = clone(before).fit(rows, y)
+    with words_named(rows):
+        fitted = clone(before).fit(rows, y)
     if not hasattr(fitted, "transform"):
         names = ", ".join(type(step).__name__ for _, step in before.steps)
         raise ValueError(
@@ -448,11 +450,32 @@ def _encoded(before, rows, y):
     return fitted, found.toarray() if sparse.issparse(found) else found
 
 
-def _with_way_out(error, estimator):
+def _with_way_out(error, estimator, rows):
+    name = type(estimator).__name__
+    words = word_columns(rows)
+    if not words and "NaN" not in str(error):
+        return str(error)
+    first = "SimpleImputer()"
+    what = "fills in what is missing"
+    instead = ""
+    if words:
+        encoder = f"(OneHotEncoder(handle_unknown='ignore'), {words!r})"
+        first = f"make_column_transformer({encoder}, remainder='passthrough')"
+        what = "encodes words"
+        if hasattr(rows, "iloc") and _takes_categories(estimator):
+            are_categories = all(hasattr(kind, "categories") for kind in rows[words].dtypes)
+            levels = dict.fromkeys(words, "category")
+            way_out = f" {name} also takes categories, X.astype({levels!r})."
+            instead = "" if are_categories else way_out
     return (
-        f"{str(error).splitlines()[0]} {type(estimator).__name__} is to train on these rows: put "
-        "what encodes words or "
-        "fills in what is missing in front, for example "
-        "AnyEstimatorCoreset(make_pipeline(SimpleImputer(), "
-        f"{type(estimator).__name__}()))."
+        f"{str(error).strip().splitlines()[0].rstrip('.:')}. {name} is to train on these rows: put "
+        f"what {what} in front, for example "
+        f"AnyEstimatorCoreset(make_pipeline({first}, {name}())).{instead}"
     )
+
+
+def _takes_categories(estimator):
+    # No tag of boosting says so, but an option of it or of its `fit` does.
+    options = {*estimator.get_params(), *signature(estimator.fit).parameters}
+    tagged = input_tags_of(estimator).categorical
+    return tagged or any("categorical" in option for option in options)
