@@ -10,8 +10,8 @@ from scipy import sparse
 FACTOR = 100.0
 # that are looked at, evenly spaced
 ROWS = 500
-# share of the rows in which a column differs from its median; a rarer one, as of a rare word,
-# has no scale
+# The least share of the rows in which a column differs from its median. A rarer one, for example
+# the counts of a rare word, has no scale.
 COMMON = 0.05
 # a deviation below this share of the mean is rounding
 ROUNDING = 1e-7
