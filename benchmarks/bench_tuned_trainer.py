@@ -22,7 +22,7 @@ import time
 import numpy as np
 from _harness import Bench
 from handful import AnyEstimatorCoreset
-from handful.bilevel.trials import held_out_loss
+from handful.bilevel.candidate_scoring import held_out_loss
 from handful.checks import MAX_SEED
 from handful_papers.own.any_trainer import Task, baseline, prepare
 from joblib import Memory

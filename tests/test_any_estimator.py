@@ -16,8 +16,8 @@ from handful import (
     compare,
     suspects,
 )
-from handful.bilevel.families import candidates_for
-from handful.bilevel.trials import exchanged, held_out_loss
+from handful.bilevel.candidate_scoring import exchanged, held_out_loss
+from handful.bilevel.proxy_candidates import candidates_for
 from handful.proxies import RBF, Nystrom, TreeLeaves
 from imblearn.pipeline import make_pipeline as imblearn_pipeline
 from imblearn.under_sampling import RandomUnderSampler

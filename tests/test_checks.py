@@ -30,7 +30,7 @@ from handful.models.inverse import InverseHessian
 from handful.options import check_option
 from handful.proxies import RBF
 from handful.proxies.kernels import Kernel
-from handful.sampling.base import Sampler
+from handful.sampling.sampler import Sampler
 from sklearn.linear_model import LogisticRegression
 
 X = np.random.default_rng(0).normal(size=(30, 3))

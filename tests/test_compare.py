@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from handful import KCenter, LightweightCoreset, UniformCoreset, compare
-from handful.comparison import Comparison
+from handful.comparison_table import Comparison
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes

@@ -34,7 +34,7 @@ from handful.blocks import Blocks
 from handful.continual import ReplayBuffer
 from handful.dictionary import L1, L2
 from handful.sampling import FixedMixture, MixtureSampler, PrioritizedReplay, group_components
-from handful.sampling.base import Sampler
+from handful.sampling.sampler import Sampler
 from handful.types import canonical
 from scipy import sparse
 from sklearn.base import clone

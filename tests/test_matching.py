@@ -9,14 +9,14 @@ from handful import LeastSquares, Logistic, MatchedCoreset, MergeReduce
 from handful.blocks import Blocks
 from handful.checks import ConvergenceError
 from handful.matching import DrawsReport, Poisson, check_log_weights, recombine
+from handful.matching.importance_check import pareto_k
 from handful.matching.likelihoods import likelihood
+from handful.matching.matched_coreset import heldout_kl
 from handful.matching.path import best_for
 from handful.matching.pilot import CHAINS, Pilot, find_pilot, newton
 from handful.matching.recombine import pursue
 from handful.matching.rows import Rows
-from handful.matching.selector import heldout_kl
 from handful.matching.stein import stein_test
-from handful.matching.verdict import pareto_k
 from handful_papers.own.posterior import SoftplusPoisson
 from hypothesis import given
 from hypothesis import strategies as st
@@ -267,7 +267,7 @@ def test_a_posterior_that_is_not_gaussian_is_matched_at_draws_of_the_rows_own(mo
     estimated = {0.0: [], 0.5: []}
     # of the pilot's draws that have to count
     for share in kl:
-        monkeypatch.setattr("handful.matching.selector.GAUSSIAN", share)
+        monkeypatch.setattr("handful.matching.matched_coreset.GAUSSIAN", share)
         for seed in range(3):
             matched = MatchedCoreset(at="posterior", size=2 * 44 + 1, random_state=seed).fit(X, y)
             few = rows.take(matched.indices_, matched.weights_)
@@ -466,7 +466,7 @@ def test_blocks_files_and_dask_keep_the_sums_of_all_rows(at, tmp_path):
         "dask": (da.from_array(X, chunks=(700, 3)), da.from_array(y, chunks=700)),
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("handful.matching.selector.PER_BLOCK", 900)
+        patch.setattr("handful.matching.matched_coreset.PER_BLOCK", 900)
         fits = {
             name: MatchedCoreset(at=at, random_state=0).fit(*data) for name, data in sources.items()
         }
@@ -627,7 +627,7 @@ def test_relations_hold_far_from_zero(at):
     twice = np.repeat(np.arange(len(y)), counts)
     blocks = Blocks(X, y, rows=300)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("handful.matching.selector.PER_BLOCK", 900)
+        patch.setattr("handful.matching.matched_coreset.PER_BLOCK", 900)
         fits = {
             "as it is": (np.arange(len(y)), MatchedCoreset(at=at, random_state=0).fit(X, y)),
             "rows": (rows, MatchedCoreset(at=at, random_state=0).fit(X[rows], y[rows])),

@@ -42,7 +42,7 @@ BOTTOM = (
     "trainers estimator linalg"
 )
 ABOVE = """models baselines matching svm sensitivity proxies bilevel attribution clustering
-sampling streaming continual active dictionary comparison compare data cli"""
+sampling streaming continual active dictionary comparison_table compare data cli"""
 ROOMS = [BOTTOM.split(), *([name] for name in ABOVE.split())]
 # the rest of handful_papers is machinery
 PAPERS = ("bico", "svm", "vrm", "vcgmm", "own", "public")

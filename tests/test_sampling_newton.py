@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from handful.sampling.newton import NewtonLearner, newton_step
+from handful.sampling.online_newton import NewtonLearner, newton_step
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from qp_oracle import qp_projection

@@ -23,7 +23,7 @@ from handful import (
 )
 from handful.active import KCenterQuery, KMeansQuery
 from handful.baselines import Herding
-from handful.bilevel.trials import select_in_proxy
+from handful.bilevel.candidate_scoring import select_in_proxy
 from handful.clustering import Medoids, MiniBatchKMeans
 from handful.proxies import RBF, Nystrom
 from handful.scales import ScaleWarning

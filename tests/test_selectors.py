@@ -27,7 +27,7 @@ from handful.coreset import SizedSelector
 from handful.dictionary import L2, MeasurementSelector
 from handful.proxies import RBF, Nystrom, TreeLeaves
 from handful.streaming import ClassBalancedReservoir, Reservoir, ReservoirCoreset
-from handful.streaming.base import StreamMemory
+from handful.streaming.stream_memory import StreamMemory
 from sklearn.base import BaseEstimator
 from sklearn.cluster import KMeans
 from sklearn.kernel_approximation import RBFSampler

@@ -3,15 +3,15 @@ import os
 import numpy as np
 import pytest
 from handful.blocks import Blocks
-from handful.sensitivity.draws import (
+from handful.sensitivity.svm import SVMCoreset
+from handful.sensitivity.svm_bounds import printed_bound, tight_bound
+from handful.sensitivity.svm_mixture import FULL, sq_mahalanobis
+from handful.sensitivity.weighted_draws import (
     inclusion_probabilities,
     multinomial_draw,
     order_by,
     systematic_draw,
 )
-from handful.sensitivity.svm import SVMCoreset
-from handful.sensitivity.svm_bounds import printed_bound, tight_bound
-from handful.sensitivity.svm_parts import FULL, sq_mahalanobis
 from handful.svm import LinearSVM
 from handful.svm.interior_point import minimise, with_ones
 from handful_papers.svm.bounds import exact_sensitivity, printed_bound_counterexample

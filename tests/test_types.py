@@ -24,12 +24,12 @@ reveal_type(handful.compare(selector, estimator, X, y))
 reveal_type(suspects(estimator, X, y))
 """
 SHOWN = """\
-handful.bilevel.selector.BilevelCoreset
+handful.bilevel.bilevel_coreset.BilevelCoreset
 list[Any]
 tuple[Any, Any, numpy.ndarray
 handful.bilevel.any_estimator.AnyEstimatorCoreset
 handful.estimator.CoresetEstimator
-handful.comparison.Comparison
+handful.comparison_table.Comparison
 handful.attribution.Suspects
 """.splitlines()
 

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_consistent_length
 from handful.baselines import StratifiedCoreset, UniformCoreset
 from handful.blocks import check_in_memory
 from handful.checks import MAX_SEED, check_integer, check_labels, words_named
-from handful.comparison import ALL_ROWS, BEST_DRAW, MORE_ROWS, STRATIFIED, UNIFORM, Comparison
+from handful.comparison_table import ALL_ROWS, BEST_DRAW, MORE_ROWS, STRATIFIED, UNIFORM, Comparison
 from handful.parts import check_selector
 from handful.progress import Bar
 from handful.trainers import WeightedFit, kind_of, seed_unset, tags_of, weighted_fit, why_unweighted

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from handful.dictionary import L2
-from handful.dictionary.selector import recovery_error
+from handful.dictionary.measurement_selector import recovery_error
 from handful_papers.bico.fig12_dictionary import gaussian_atoms
 from handful_papers.bico.generative import VAE, Generative, train_vae
 from test_dictionary import D, scores

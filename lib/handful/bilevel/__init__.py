@@ -4,18 +4,18 @@
 """
 
 from handful.bilevel.any_estimator import AnyEstimatorCoreset
+from handful.bilevel.bilevel_coreset import BilevelCoreset
 from handful.bilevel.design import OptimalDesign
 from handful.bilevel.exchange import Elimination, Exchange
 from handful.bilevel.proxy_coreset import ProxyCoreset
 from handful.bilevel.regularised import Regularised
-from handful.bilevel.selector import BilevelCoreset
 from handful.bilevel.strategy import Forward
 from handful.checks import ConvergenceError
 from handful.lazy import lazy_names
+from handful.models.gaussian_mixture import GaussianMixture
 from handful.models.inverse import ConjugateGradients, Exact, NeumannSeries
 from handful.models.joint import Joint
 from handful.models.linear import LeastSquares, Logistic
-from handful.models.mixture import GaussianMixture
 from handful.models.problem import Problem
 
 __all__ = [

@@ -18,16 +18,16 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_memory
 
 from handful.baselines import KMeansPlusPlus, StratifiedCoreset, UniformCoreset
-from handful.bilevel.families import L2, Candidate, candidates_for, check_trainer
-from handful.bilevel.numbers import as_numbers
-from handful.bilevel.selector import BilevelCoreset
-from handful.bilevel.trials import (
+from handful.bilevel.bilevel_coreset import BilevelCoreset
+from handful.bilevel.candidate_scoring import (
     class_totals,
     class_weights,
     exchanged,
     held_out_loss,
     select_in_proxy,
 )
+from handful.bilevel.numbers import as_numbers
+from handful.bilevel.proxy_candidates import L2, Candidate, candidates_for, check_trainer
 from handful.checks import MAX_SEED, check_labels, validate_data, word_columns, words_named
 from handful.coreset import Selector
 from handful.linalg import one_openmp_thread

@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 
-from handful.bilevel.selector import BilevelCoreset
+from handful.bilevel.bilevel_coreset import BilevelCoreset
 from handful.checks import MAX_SEED
 from handful.coreset import Selector
 from handful.options import Count

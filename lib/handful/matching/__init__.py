@@ -2,9 +2,9 @@
 their check."""
 
 from handful.lazy import renamed_names
+from handful.matching.importance_check import DrawsReport, check_log_weights
+from handful.matching.matched_coreset import MatchedCoreset
 from handful.matching.recombine import recombine
-from handful.matching.selector import MatchedCoreset
-from handful.matching.verdict import DrawsReport, check_log_weights
 from handful.models import Poisson
 
 __all__ = ["DrawsReport", "MatchedCoreset", "Poisson", "check_log_weights", "recombine"]

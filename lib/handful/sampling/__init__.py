@@ -6,11 +6,11 @@ need torch, which is imported when they are asked for.
 
 from handful.lazy import lazy_names
 from handful.sampling.bandit import BanditSampler
-from handful.sampling.base import UniformSampler
 from handful.sampling.components import distance_components, group_components
 from handful.sampling.kdpp import KDPP
-from handful.sampling.mixture import FixedMixture, MixtureSampler
+from handful.sampling.mixture_sampler import FixedMixture, MixtureSampler
 from handful.sampling.replay import PrioritizedReplay
+from handful.sampling.sampler import UniformSampler
 
 __all__ = [
     "KDPP",

@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 
 from handful.options import Positive, number
-from handful.sampling.base import Sampler
+from handful.sampling.sampler import Sampler
 from handful.sampling.tree import build_tree, draw_leaves, leaves_of, set_leaves
 
 

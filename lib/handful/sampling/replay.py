@@ -4,8 +4,8 @@
 import numpy as np
 
 from handful.checks import LARGEST, check_integer
-from handful.sampling.base import Sampler, as_vector
-from handful.sampling.newton import Learning, NewtonLearner, check_mixture_weights
+from handful.sampling.online_newton import Learning, NewtonLearner, check_mixture_weights
+from handful.sampling.sampler import Sampler, as_vector
 from handful.sampling.tree import build_tree, draw_leaves, leaves_of, set_leaves
 
 # Batches whose errors have yet to come, of which it is known which transitions they held

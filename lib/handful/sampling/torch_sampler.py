@@ -9,7 +9,7 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset
 from torch.utils.data import Sampler as TorchSampler
 
 from handful.checks import check_integer
-from handful.sampling.base import Sampler
+from handful.sampling.sampler import Sampler
 from handful.sampling.state import Stateful
 
 

@@ -10,7 +10,7 @@ from handful.checks import MAX_SEED
 from handful.coreset import SizedSelector
 from handful.linalg import centred
 from handful.options import Count
-from handful.sensitivity.draws import multinomial_draw
+from handful.sensitivity.weighted_draws import multinomial_draw
 
 # rough solutions, of which the best is kept; all ten miss the factor alpha with probability 2^-10
 N_STARTS = 10

@@ -14,9 +14,9 @@ from handful.coreset import Coreset, SizedSelector
 from handful.linalg import cell_means, centred, nearest_center, sq_distances_to
 from handful.options import Count, Positive, number
 from handful.progress import Bar
-from handful.sensitivity.draws import multinomial_draw, order_by, systematic_draw
 from handful.sensitivity.svm_bounds import printed_bound, tight_bound
-from handful.sensitivity.svm_parts import GUARD, distances, mixture, seeds
+from handful.sensitivity.svm_mixture import GUARD, distances, mixture, seeds
+from handful.sensitivity.weighted_draws import multinomial_draw, order_by, systematic_draw
 from handful.svm.interior_point import with_ones
 from handful.svm.linear_svm import hinge_price
 from handful.svm.smoothing import solve

@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit
 
 from handful.options import Count
-from handful.streaming.base import StreamMemory
+from handful.streaming.stream_memory import StreamMemory
 from handful.types import Seed, as_array, joined
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from handful.baselines import KCenter, KMeansPlusPlus, StratifiedCoreset, UniformCoreset
 from handful.bilevel import AnyEstimatorCoreset, BilevelCoreset, Joint, Logistic, ProxyCoreset
-from handful.bilevel.trials import class_weights, held_out_loss
+from handful.bilevel.candidate_scoring import class_weights, held_out_loss
 from handful.checks import MAX_SEED
 from handful.data import load, standardise
 from handful.proxies import NTK, RBF, Nystrom, TreeLeaves

@@ -13,8 +13,8 @@ from functools import cache
 import numpy as np
 from handful.coreset import Selector
 from handful.data import load, standardise
-from handful.sensitivity.draws import multinomial_draw
 from handful.sensitivity.svm import SVMCoreset
+from handful.sensitivity.weighted_draws import multinomial_draw
 from handful.streaming import MergeReduce
 from handful.svm import LinearSVM, svm_objective
 from scipy import sparse

@@ -2,7 +2,7 @@
 minutes."""
 
 import numpy as np
-from handful.sampling.newton import batch_gradient, newton_step
+from handful.sampling.online_newton import batch_gradient, newton_step
 from handful.sampling.tree import draw_leaves, set_leaves
 from numba import njit
 

@@ -2,7 +2,7 @@
 summaries."""
 
 import numpy as np
-from handful.sampling.newton import NewtonLearner
+from handful.sampling.online_newton import NewtonLearner
 from handful.sampling.replay import GRID
 from handful.sampling.tree import build_tree
 

@@ -2,7 +2,7 @@
 settings."""
 
 import numpy as np
-from handful.sampling.newton import NewtonLearner
+from handful.sampling.online_newton import NewtonLearner
 
 
 def mixture_cost(w, probabilities, losses):

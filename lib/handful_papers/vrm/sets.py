@@ -2,7 +2,7 @@
 
 import numpy as np
 from handful.sampling.kdpp import log_binomial
-from handful.sampling.newton import NewtonLearner
+from handful.sampling.online_newton import NewtonLearner
 from handful.sampling.state import Stateful
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from handful.options import Count
 from handful.progress import Bar
-from handful.streaming.base import StreamMemory
+from handful.streaming.stream_memory import StreamMemory
 from handful.types import Seed, joined
 
 

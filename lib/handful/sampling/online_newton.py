@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from handful.options import Positive, number
-from handful.sampling.base import LARGEST_LOSS, check_losses
+from handful.sampling.sampler import LARGEST_LOSS, check_losses
 from handful.sampling.state import Stateful
 
 

@@ -24,12 +24,12 @@ from handful.checks import (
 from handful.coreset import Selector
 from handful.linalg import one_blas_thread
 from handful.matching.draws import stacked, tested
+from handful.matching.importance_check import DrawsReport, check_log_weights, normalised
 from handful.matching.likelihoods import likelihood
 from handful.matching.path import best_for, path_excess
 from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot
 from handful.matching.recombine import pursue
 from handful.matching.rows import Rows
-from handful.matching.verdict import DrawsReport, check_log_weights, normalised
 from handful.models import Logistic
 from handful.models.linear import LinearProblem
 from handful.models.links import LogisticLink, PoissonLink, SquaredLink

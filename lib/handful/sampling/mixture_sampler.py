@@ -7,9 +7,9 @@ from numba import njit
 
 from handful.linalg import alias_records, draw_alias
 from handful.options import Positive
-from handful.sampling.base import Sampler
 from handful.sampling.components import check_probabilities
-from handful.sampling.newton import Learning, Mixed, NewtonLearner, check_mixture_weights
+from handful.sampling.online_newton import Learning, Mixed, NewtonLearner, check_mixture_weights
+from handful.sampling.sampler import Sampler
 from handful.types import Seed, Table
 
 
