@@ -26,7 +26,7 @@ from handful import (
     SVMCoreset,
     UniformCoreset,
 )
-from handful.blocks import Blocks
+from handful.blocks import Blocks, split_places
 from handful.sensitivity import MixtureSensitivity
 from scipy import sparse
 from sklearn.base import clone
@@ -450,3 +450,45 @@ def test_a_killed_worker_changes_nothing(rows, few, found, tmp_path):
         killer.join()
         for name in found:
             np.testing.assert_array_equal(getattr(few, name), getattr(alone, name))
+
+
+def grouped_slowly(lengths, least):
+    """Pieces of each block by the rule as it is said: neighbours until they have `least` rows; what
+    is left over goes to the last block."""
+    groups = []
+    rest = list(range(len(lengths)))
+    while rest:
+        group = [rest.pop(0)]
+        while rest and sum(lengths[i] for i in group) < least:
+            group.append(rest.pop(0))
+        groups.append(group)
+    if len(groups) > 1 and sum(lengths[i] for i in groups[-1]) < least:
+        groups[-2:] = [groups[-2] + groups[-1]]
+    return groups
+
+
+def test_neighbours_are_joined_as_said_and_counted_once(rng):
+    for _ in range(30):
+        sizes = rng.integers(1, 9, size=rng.integers(1, 12))
+        pieces = [np.zeros((n, 1)) for n in sizes]
+        blocks = Blocks(db.from_sequence(pieces, npartitions=len(pieces)))
+        for least in (1, 5, 40, 3):
+            joined = blocks.at_least(least)
+            groups = grouped_slowly(sizes, least)
+            assert joined.lengths.tolist() == [sum(sizes[group]) for group in groups]
+            assert len(joined) == len(groups)
+            # the time of a pass rises with the pieces, not with their square
+            assert joined._groups is joined._groups
+
+
+def test_places_are_found_in_their_blocks(rng):
+    for _ in range(30):
+        lengths = rng.integers(0, 5, size=8)
+        places = rng.integers(0, max(1, lengths.sum()), size=rng.integers(0, 20))
+        places = places[places < lengths.sum()]
+        own, order = split_places(places, lengths)
+        starts = np.cumsum(lengths) - lengths
+        back = [start + mine for start, mine in zip(starts, own) if mine is not None]
+        assert all(mine is None or (0 <= mine).all() for mine in own)
+        assert all(mine is None or (mine < n).all() for mine, n in zip(own, lengths))
+        np.testing.assert_array_equal(np.concatenate([*back, places[:0]])[order], places)

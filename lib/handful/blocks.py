@@ -10,7 +10,7 @@ import pickle
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
-from functools import partial, wraps
+from functools import cached_property, partial, wraps
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
@@ -129,22 +129,21 @@ class Blocks:
     def d(self):
         return math.prod(self.shapes[0][1:-1])
 
-    @property
+    @cached_property
     def _groups(self):
-        # The pieces of each block: neighbours, with at least `_least` rows together.
+        """The pieces of each block: neighbours, with at least `_least` rows together."""
         groups = [[]]
         held = 0
         for i, (n, *_) in enumerate(self.shapes):
             if held >= self._least:
-                groups = [*groups, []]
+                groups.append([])
                 held = 0
             groups[-1].append(i)
             held += n
-        return (
-            [*groups[:-2], groups[-2] + groups[-1]]
-            if held < self._least and len(groups) > 1
-            else groups
-        )
+        if held < self._least and len(groups) > 1:
+            last = groups.pop()
+            groups[-1] += last
+        return groups
 
     @property
     def lengths(self):
@@ -161,6 +160,7 @@ class Blocks:
         """The same rows, neighbouring blocks joined until each has so many rows: Blocks."""
         new = copy(self)
         new._least = rows
+        vars(new).pop("_groups", None)
         return new
 
     def __iter__(self):
@@ -311,11 +311,12 @@ def split_places(places, counts):
     restores the order."""
     ends = np.cumsum(counts)
     block = np.searchsorted(ends, places, side="right")
-    own = [
-        places[block == i] - end + n if (block == i).any() else None
-        for i, (end, n) in enumerate(zip(ends, counts))
-    ]
-    return own, np.argsort(np.argsort(block, kind="stable"))
+    order = np.argsort(block, kind="stable")
+    found, first = np.unique(block[order], return_index=True)
+    own = [None] * len(counts)
+    for i, mine in zip(found.tolist(), np.split(places[order], first[1:])):
+        own[i] = mine - (ends[i] - counts[i])
+    return own, np.argsort(order)
 
 
 def _on_block(function, pieces, i, start, shared, own):

@@ -227,8 +227,8 @@ def of_files(X, y, sample_weight, rows, columns):
             if path is not None:
                 _check_same_form(path, array, *before)
         more = _stretches(partial(_slices, *files), arrays[0].shape, arrays[0].size, rows)
-        pieces = pieces + more[0]
-        shapes = shapes + more[1]
+        pieces += more[0]
+        shapes += more[1]
     return pieces, shapes, first[0][1][:0]
 
 
