@@ -35,8 +35,8 @@ test: lint ## Lint, then run all tests and every notebook at profile quick
 	@.venv/bin/python -m pytest -n $(TEST_JOBS) --dist worksteal
 
 fuzz: $(STAMP) ## Try the relations that hold for every estimator, and the SVM's bound, on many tables: HANDFUL_EXAMPLES=2000
-	@HANDFUL_EXAMPLES=$${HANDFUL_EXAMPLES:-2000} .venv/bin/python -m pytest -q -n $(TEST_JOBS) tests/test_contracts.py \
-		tests/test_sensitivity_svm.py::test_sensitivities_of_many_points_are_below_the_tight_bound
+	@HANDFUL_EXAMPLES=$${HANDFUL_EXAMPLES:-2000} .venv/bin/python -m pytest -q -n $(TEST_JOBS) tests/contracts/test_contracts.py \
+		tests/sensitivity/test_svm.py::test_sensitivities_of_many_points_are_below_the_tight_bound
 
 lint: $(STAMP) ## Check code and notebooks with ruff, print how dense lines are; notebook sources hold no outputs
 	@.venv/bin/ruff check
@@ -57,7 +57,7 @@ docs: $(STAMP) ## Build the site, docs/_build/html/index.html (minutes): runs th
 	@echo "Site: docs/_build/html/index.html"
 
 links: $(STAMP) ## Check links between the files, then ask every address that the site names (needs the network)
-	@.venv/bin/python -m pytest -q -n0 tests/test_site.py -k links
+	@.venv/bin/python -m pytest -q -n0 tests/project/test_site.py -k links
 	@$(ONE_THREAD) .venv/bin/python -m sphinx -b linkcheck -q docs docs/_build/links
 
 bench: $(STAMP) ## Time each algorithm against what one would use instead: benchmarks/*.py, one thread

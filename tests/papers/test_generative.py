@@ -4,11 +4,11 @@ autoencoder."""
 import numpy as np
 import pytest
 import torch
+from dictionary.test_measurement_selector import D, scores
 from handful.dictionary import L2
 from handful.dictionary.measurement_selector import recovery_error
 from handful_papers.bico.fig12_dictionary import gaussian_atoms
 from handful_papers.bico.generative import VAE, Generative, train_vae
-from test_dictionary import D, scores
 
 
 @pytest.fixture

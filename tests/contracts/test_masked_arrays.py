@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from contracts.test_contracts import EVERY, takes
 from handful import UniformCoreset
 from handful.matching import recombine
 from handful.types import as_array, is_missing, missing, take_rows
 from sklearn.base import clone
 from sklearn.utils import get_tags
-from test_contracts import EVERY, takes
 
 IS_HIDDEN = np.arange(6) == 2
 VALUES = {

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from contracts.test_contracts import EVERY, TRANSFORMERS, learned, table
 from handful import (
     BilevelCoreset,
     CoresetEstimator,
@@ -38,7 +39,6 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
-from test_contracts import EVERY, TRANSFORMERS, learned, table
 
 X, y, _ = table("normal", 1, n=60)
 WORDS = np.where(y, "yes", "no")

@@ -11,7 +11,7 @@ import pytest
 from cells import run_cells
 from PIL import Image
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = [
     path
     for folder in ("", "docs", "data", "notebooks")

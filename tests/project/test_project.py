@@ -24,7 +24,7 @@ from line_measures import Measures, by_package, measured
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 LIB = ROOT / "lib"
 PACKAGES = ("handful", "handful_papers")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -334,6 +334,22 @@ def test_rooms_import_from_rooms_above_and_library_machinery_and_papers_keep_to_
     assert [
         (name, line, module) for name, line, module in found if wrong(dotted(name), module)
     ] == []
+
+
+def test_a_modules_tests_are_found_from_its_name():
+    """`tests/<package>/test_<module>.py`: what a file of tests is called begins with the module's
+    name, or with the package's where it tests several modules."""
+    lost = []
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        folder = path.relative_to(ROOT / "tests").parent
+        if folder.as_posix() in ("contracts", "project", "papers"):
+            continue
+        room = LIB / "handful" / folder
+        modules = {module.stem for module in room.glob("*.py")} | {folder.name}
+        tested = path.stem.removeprefix("test_")
+        if not any(tested == name or tested.startswith(f"{name}_") for name in modules if name):
+            lost.append(path.relative_to(ROOT).as_posix())
+    assert lost == []
 
 
 def test_nothing_imports_in_circles():

@@ -14,6 +14,8 @@ from dataclasses import asdict, is_dataclass
 import numpy as np
 import pytest
 import torch
+from contracts.test_contracts import EVERY, IN_MEMORY, ROUGH, TRANSFORMERS, learned
+from contracts.test_selectors import of_the_library
 from handful import (
     AnyEstimatorCoreset,
     BilevelCoreset,
@@ -42,8 +44,6 @@ from sklearn.naive_bayes import MultinomialNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
-from test_contracts import EVERY, IN_MEMORY, ROUGH, TRANSFORMERS, learned
-from test_selectors import of_the_library
 
 # what passes rows on to something else
 MORE = [

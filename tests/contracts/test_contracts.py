@@ -20,6 +20,7 @@ import handful
 import numpy as np
 import pandas as pd
 import pytest
+from contracts.test_selectors import SELECTORS
 from handful import (
     VCGMM,
     CoresetEstimator,
@@ -73,7 +74,6 @@ from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from test_selectors import SELECTORS
 from threadpoolctl import threadpool_info, threadpool_limits
 
 EXAMPLES = int(os.environ.get("HANDFUL_EXAMPLES", 12))
