@@ -97,7 +97,7 @@ class LinearTraining:
         rows = Rows(self.A[:, : self.d], self.Y, np.ones(n), np.zeros(0, int))
         # nothing is drawn
         model = GLM(self.problem, rows, np.random.default_rng(0), tol=TOL)
-        model.add(range(n))
+        model.add_rows(range(n))
         model.fit()
         # intercepts last
         W = np.roll(model.coefficients, -1, axis=0)[:p].astype(self.A.dtype)

@@ -177,7 +177,7 @@ def test_a_second_choice_that_does_not_converge_leaves_the_first(monkeypatch):
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 @pytest.mark.parametrize(
     ("method", "calls"),
-    [("fit", 1), ("fit", 30), ("linear_scores", 9), ("add", 12), ("outer_loss", 7)],
+    [("fit", 1), ("fit", 30), ("candidate_scores", 9), ("add_rows", 12), ("outer_loss", 7)],
 )
 def test_an_interrupted_selection_keeps_its_points(weighting, method, calls, monkeypatch):
     X, y = two_classes()

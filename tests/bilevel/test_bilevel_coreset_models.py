@@ -62,7 +62,7 @@ def model_of(problem, X, y, rows=None, *, u=None, c=None, ihvp=None, weighted=Fa
     u = np.ones(X.shape[0]) if u is None else u
     data = Rows(X, y, u, np.flatnonzero(u == 0))
     model = problem.model(data, np.random.default_rng(0), ihvp=ihvp, weighted=weighted)
-    model.add(np.arange(X.shape[0]) if rows is None else rows)
+    model.add_rows(np.arange(X.shape[0]) if rows is None else rows)
     model.fit(c)
     return model
 
@@ -192,7 +192,7 @@ def test_an_inner_problem_whose_gradient_at_zero_is_rounding_is_solved(n_pairs):
     [("c", np.float64, 1e-5), ("csr", np.float64, 1e-5), ("fortran", np.float32, 1e-4)],
 )
 @pytest.mark.parametrize("span", [False, True], ids=["", "span"])
-def test_linear_scores_are_minus_the_derivatives_of_the_outer_loss(
+def test_candidate_scores_are_minus_the_derivatives_of_the_outer_loss(
     problem, layout, dtype, tol, span, monkeypatch
 ):
     X, y, rng = data_of(problem, n=40 if span else 60, d=12 if span else 4)
@@ -204,7 +204,7 @@ def test_linear_scores_are_minus_the_derivatives_of_the_outer_loss(
     X = X.astype(dtype)
     model = model_of(problem, LAYOUTS[layout](X), y, chosen, u=u, c=c)
     assert (model.A.shape[1] < X.shape[1] + 1) == span
-    scores = model.linear_scores().astype(float)
+    scores = model.candidate_scores().astype(float)
     assert (scores[chosen] == -np.inf).all()
     rows = np.setdiff1d(np.arange(len(y)), chosen)
     naive = [-derivative(problem, X.astype(float), y, u, share(len(y), chosen, c), k) for k in rows]
@@ -238,7 +238,7 @@ def test_the_span_of_the_chosen_rows_changes_no_score_gain_or_curvature(problem,
         )
         if model.Y.shape[1] == 1 and narrow == 1:
             model._sample = np.arange(60)
-        scores = model.linear_scores().copy()
+        scores = model.candidate_scores().copy()
         rows = np.flatnonzero(scores > -np.inf)
         gains = [model.predicted_gains(rows, free_weights=free) for free in (False, True)]
         loss = model.outer_loss()
@@ -262,7 +262,7 @@ def test_predicted_gains_are_exact_where_the_losses_are_quadratic(problem):
         1e-8, fit_intercept=problem.fit_intercept, penalise_intercept=problem.penalise_intercept
     )
     model = model_of(problem, X, y, CHOSEN, u=u)
-    model.linear_scores()
+    model.candidate_scores()
     rows = np.setdiff1d(np.arange(len(y)), CHOSEN)
     now = outer_after_training(problem, X, y, u, share(len(y), CHOSEN))
     theta = inner_solution(problem, X, y, share(len(y), CHOSEN))
@@ -294,13 +294,13 @@ def test_predicted_gains_rank_the_rows_as_training_anew_with_each_does(penalise)
         u = np.ones(len(y))
         chosen = np.arange(10)
         model = model_of(problem, X, y, chosen)
-        linear_scores = model.linear_scores().astype(float)[10:]
+        linear = model.candidate_scores().astype(float)[10:]
         gains = model.predicted_gains(np.arange(10, len(y)))
         naive = [
             -outer_after_training(problem, X, y, u, share(len(y), [*chosen, k]))
             for k in range(10, len(y))
         ]
-        correlations.append((spearmanr(gains, naive)[0], spearmanr(linear_scores, naive)[0]))
+        correlations.append((spearmanr(gains, naive)[0], spearmanr(linear, naive)[0]))
     quadratic, first_order = np.mean(correlations, axis=0)
     assert quadratic > 0.97
     # why the quadratic rule is the default
@@ -393,7 +393,7 @@ def multinomial(X, Y, *, ihvp=None, u=None):
     model = glm.GLM(
         Logistic(L2), Rows(X, Y, u, np.array([], int)), np.random.default_rng(0), ihvp, tol=1e-10
     )
-    model.add(range(12))
+    model.add_rows(range(12))
     model.fit()
     return model
 
@@ -410,7 +410,7 @@ def trained(X, y, weights):
 def test_multinomial_scores_are_minus_the_derivatives_of_the_outer_loss(d, ihvp):
     X, y = three_classes(d=d)
     u = np.random.default_rng(1).exponential(size=len(y))
-    scores = multinomial(X, np.eye(3)[y], ihvp=ihvp, u=u).row_scores()
+    scores = multinomial(X, np.eye(3)[y], ihvp=ihvp, u=u).implicit_gradients()
 
     def outer(k, h):
         w = np.where(np.arange(len(y)) < 12, 1 / 12, 0.0)
@@ -436,13 +436,13 @@ def test_damping_is_added_to_the_hessian(classes):
         NeumannSeries(3000, damping=0.3),
     ):
         model = multinomial(X, Y, ihvp=ihvp)
-        model.row_scores()
+        model.implicit_gradients()
         directions.append(model.direction)
         image = model.hessian_product(model.direction) + 0.3 * model.direction
         np.testing.assert_allclose(image, model.gradient, atol=1e-5)
     np.testing.assert_allclose(directions[1:], [directions[0]] * 2, rtol=1e-3, atol=1e-5)
     short = multinomial(X, Y, ihvp=NeumannSeries(2))
-    short.row_scores()
+    short.implicit_gradients()
     assert np.linalg.norm(short.direction) < np.linalg.norm(
         multinomial(X, Y).inverse_hessian(short.gradient)
     )

@@ -42,7 +42,7 @@ def selection(problem, X, y, chosen, *, ihvp=None):
 
 def opened(problem, rows, chosen, *, ihvp=None):
     model = problem.model(rows, np.random.default_rng(0), ihvp=ihvp)
-    model.add(chosen)
+    model.add_rows(chosen)
     return model
 
 
@@ -140,7 +140,7 @@ def test_scores_are_about_the_rows_of_the_outer_loss(outer):
     rows = outer_rows(X[:40], y[:40], np.ones(40), outer, given, classes=False)
     model = opened(PROBLEMS[1], rows, range(10))
     model.fit()
-    scores = model.linear_scores()
+    scores = model.candidate_scores()
     assert np.isneginf(scores[40:]).all()
     expected = -slopes(
         PROBLEMS[1], rows.X, rows.y, np.arange(10), range(10, 40), u=rows.sample_weight
@@ -181,7 +181,7 @@ def test_implicit_gradients_are_the_derivatives_however_they_are_solved(problem,
     model.fit()
     expected = -slopes(plain, X, y, np.arange(12), range(12, N))
     np.testing.assert_allclose(
-        model.linear_scores()[12:], expected, atol=1e-3 * np.abs(expected).max()
+        model.candidate_scores()[12:], expected, atol=1e-3 * np.abs(expected).max()
     )
 
 
@@ -216,9 +216,9 @@ def test_a_singular_hessian_is_an_error_and_damping_the_way_out():
         BilevelCoreset(Singular(), size=15).fit(twice, y)
     rows = Rows(twice, y, np.ones(N), NONE)
     model = GenericModel(Singular(), rows, np.random.default_rng(0), Exact(damping=0.1))
-    model.add(range(10))
+    model.add_rows(range(10))
     model.fit()
-    assert np.isfinite(model.row_scores()).all()
+    assert np.isfinite(model.implicit_gradients()).all()
 
 
 def test_an_inner_problem_that_does_not_converge_is_an_error():
@@ -276,7 +276,7 @@ def test_joint_scores_add_up():
     for problem in (a, b, Joint(a, b, 0.3)):
         model = selection(problem, X, y, range(12))
         model.fit()
-        scores.append(model.linear_scores()[12:])
+        scores.append(model.candidate_scores()[12:])
     np.testing.assert_allclose(scores[2], scores[0] + 0.3 * scores[1], rtol=1e-8)
 
 

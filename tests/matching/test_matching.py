@@ -267,7 +267,7 @@ def test_a_posterior_that_is_not_gaussian_is_matched_at_draws_of_the_rows_own(mo
     estimated = {0.0: [], 0.5: []}
     # of the pilot's draws that have to count
     for share in kl:
-        monkeypatch.setattr("handful.matching.matched_coreset.GAUSSIAN", share)
+        monkeypatch.setattr("handful.matching.matched_coreset.MIN_EFFECTIVE_SHARE", share)
         for seed in range(3):
             matched = MatchedCoreset(at="posterior", size=2 * 44 + 1, random_state=seed).fit(X, y)
             few = rows.take(matched.indices_, matched.weights_)

@@ -40,7 +40,7 @@ def data():
 def selection(data, problem, ihvp=None, rows=range(12)):
     X, y = data
     model = problem.model(Rows(X, y, np.ones(len(X)), np.empty(0, int)), None, ihvp=ihvp)
-    model.add(list(rows))
+    model.add_rows(list(rows))
     model.fit()
     return model
 
@@ -88,9 +88,9 @@ def test_scores_are_the_implicit_gradients(data, ihvp):
     model = selection(data, Network(small_net(), train=QUICK, batch_size=7), ihvp)
     rows, H = dense(model, "gauss-newton")
     exact = rows @ np.linalg.solve(H, rows.mean(axis=0))
-    scores = model.row_scores()
+    scores = model.implicit_gradients()
     np.testing.assert_allclose(scores, exact, rtol=0, atol=2e-3 * np.abs(exact).max())
-    free = model.linear_scores()
+    free = model.candidate_scores()
     assert np.isneginf(free[:12]).all()
     np.testing.assert_array_equal(free[12:], scores[12:])
 
@@ -117,7 +117,7 @@ def test_an_indefinite_hessian_is_told(data, monkeypatch):
     scale[::2] = -0.5
     monkeypatch.setattr(model, "hvp", lambda rng: lambda v: scale * v)
     with pytest.raises(ConvergenceError, match="gauss-newton"):
-        model.row_scores()
+        model.implicit_gradients()
 
 
 def test_training_that_diverges_says_where(data):

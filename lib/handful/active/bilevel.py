@@ -101,7 +101,7 @@ class BilevelQuery(Acquisition):
         rows, place = self._rows(problem, n, pool, features, targets, copies, labels)
         # no draw matters to first-order scores; the generator is what the model asks for
         model = GLM(problem, rows, np.random.default_rng(0), as_inverse_hessian(self.ihvp))
-        model.add(range(pool, place))
+        model.add_rows(range(pool, place))
         chosen = []
         for _ in range(n):
             model.fit()
@@ -142,7 +142,7 @@ class BilevelQuery(Acquisition):
     def _join(self, model, best, place, pulled):
         # The selected point, or all its variants, enters the inner problem.
         if self.variants is None:
-            model.add([best])
+            model.add_rows([best])
             return place
         own = np.asarray(self.variants(best))
         X = model.data.X
@@ -157,5 +157,5 @@ class BilevelQuery(Acquisition):
         added = range(place, place + len(own))
         X[added.start : added.stop] = pulled(own)
         Y[added.start : added.stop] = Y[best]
-        model.add(added)
+        model.add_rows(added)
         return added.stop

@@ -168,7 +168,7 @@ class BilevelCoreset(Selector):
         model.check_memory(max(len(start), self.size))
         bar = strategy.bar(len(candidates), len(start), self.size)
         with Bar(desc="BilevelCoreset", verbose=self.verbose, **bar) as bar:
-            model.add(start)
+            model.add_rows(start)
             try:
                 weights = strategy.run(
                     model, self.size, rule=rule, weighting=weighting, labels=labels, bar=bar

@@ -50,15 +50,15 @@ class Exchange(Strategy):
                     least = loss
                 if step == self.max_iter or not len(newcomers):
                     break
-                alive = _without_worst(model, model.row_scores(), len(newcomers), labels)
-                newcomers = newcomers[: np.count_nonzero(~alive)]
-                model.keep(alive)
-                model.add(newcomers)
+                worst = _worst(model, len(newcomers), labels)
+                newcomers = newcomers[: np.count_nonzero(worst)]
+                model.drop_rows(worst)
+                model.add_rows(newcomers)
                 bar.update(1)
         finally:
             # an interruption leaves the best set so far, too
             if best != model.indices:
-                model.hold(best)
+                model.set_rows(best)
         model.fit()
         return None if weighting == "binary" else final_weights(model)
 
@@ -81,24 +81,23 @@ class Elimination(Strategy):
         batch_size = max(1, round(len(model) / 200)) if self.batch_size is None else self.batch_size
         while len(model) > size:
             model.fit()
-            alive = _without_worst(
-                model, model.row_scores(), min(batch_size, len(model) - size), labels
-            )
-            model.keep(alive)
-            bar.update(np.count_nonzero(~alive))
+            worst = _worst(model, min(batch_size, len(model) - size), labels)
+            model.drop_rows(worst)
+            bar.update(np.count_nonzero(worst))
         return None if weighting == "binary" else final_weights(model)
 
 
-def _without_worst(model, scores, count, labels):
-    # Mask of the chosen rows, False for the `count` of the smallest score; ties go to the smaller
-    # index.
+def _worst(model, count, labels):
+    # Mask of the chosen rows, True for the `count` of the smallest score; ties go to the smaller
+    # index. The model must be trained.
     chosen = np.asarray(model.indices)
+    scores = model.implicit_gradients()
     order = np.lexsort((chosen, scores[chosen]))
     if labels is not None:
         best_of_class = {}
         for place in order[::-1]:
             best_of_class.setdefault(labels[chosen[place]], place)
         order = order[~np.isin(order, list(best_of_class.values()))]
-    alive = np.ones(len(chosen), dtype=bool)
-    alive[order[:count]] = False
-    return alive
+    worst = np.zeros(len(chosen), dtype=bool)
+    worst[order[:count]] = True
+    return worst

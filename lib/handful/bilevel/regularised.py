@@ -63,7 +63,7 @@ class Regularised(Strategy):
             else:
                 [(_, _, weights)] = self.path(model, [size], watch=watch)
         except KeyboardInterrupt:
-            model.hold(sorted(model.indices)[:size])
+            model.set_rows(sorted(model.indices)[:size])
             raise
         return None if weighting == "binary" else weights
 
@@ -123,7 +123,7 @@ class Regularised(Strategy):
 
     def _snapshot(self, model, rows, w, size):
         places = np.sort(np.argsort(-w, kind="stable")[:size])
-        model.hold(rows[places])
+        model.set_rows(rows[places])
         c = np.maximum(w[places], 0.0)
         c = c / c.sum()
         if self.polish_max_iter:
@@ -134,13 +134,13 @@ class Regularised(Strategy):
 def _on_all(model, rows, w):
     # outer loss and its gradient by the weights of all rows (lines 5 to 8); rows of weight 0 leave
     # the inner problem
-    alive = w[np.searchsorted(rows, model.indices)] > 0
-    if not alive.all():
-        model.keep(alive)
+    gone = w[np.searchsorted(rows, model.indices)] <= 0
+    if gone.any():
+        model.drop_rows(gone)
     entering = np.setdiff1d(rows[w > 0], model.indices)
     if len(entering):
-        model.add(entering)
+        model.add_rows(entering)
     held = w[np.searchsorted(rows, model.indices)]
     model.fit(held / held.sum())
-    scores = model.row_scores()
+    scores = model.implicit_gradients()
     return model.mean_loss(), -scores[rows].astype(np.float64)

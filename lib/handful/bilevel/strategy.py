@@ -112,7 +112,7 @@ def best_rows(model, count, rule, batch_size=1, free_weights=False):
     ConvergenceError
         if a score is not a finite number
     """
-    scores = model.linear_scores()
+    scores = model.candidate_scores()
     # nan if any score is
     top = scores.max(initial=-np.inf)
     if np.isnan(top) or top == np.inf:
@@ -194,7 +194,7 @@ class Forward(Strategy):
         if weighting != "optimised" or (loss := model.outer_loss()) <= least * (1 + RISE):
             return weights
         found = list(model.indices)
-        model.hold(start)
+        model.set_rows(start)
         bar.update(len(start) - bar.n)
         # data that equal weights do not bear keep the first set
         with suppress(ConvergenceError):
@@ -202,7 +202,7 @@ class Forward(Strategy):
             others = optimise_weights(model)
             if model.outer_loss() < loss:
                 return others
-        model.hold(found)
+        model.set_rows(found)
         return weights
 
     def _grow(self, model, size, rule, weighting, bar):
@@ -224,7 +224,7 @@ class Forward(Strategy):
                 else:
                     model.fit(weights)
                 best = best_rows(model, count, rule, batch_size, weighting != "binary")
-                model.add(best)
+                model.add_rows(best)
                 bar.update(len(best))
             if weighting == "binary":
                 return None, least
@@ -233,7 +233,7 @@ class Forward(Strategy):
             n_dead = np.count_nonzero(~alive)
             if n_dead == 0 or refill == REFILLS or not _worth_refilling(model, n_dead, rule):
                 return weights, least
-            model.keep(alive)
+            model.drop_rows(~alive)
             weights = weights[alive]
             bar.update(-n_dead)
 

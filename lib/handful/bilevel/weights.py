@@ -193,5 +193,5 @@ def _loss(model, weights):
 def _slope(model, weights):
     # the outer loss and its derivative by the weights (Equation 3)
     model.fit(weights)
-    scores = model.row_scores()
+    scores = model.implicit_gradients()
     return model.mean_loss(), -scores[model.indices].astype(np.float64)

@@ -36,26 +36,27 @@ from handful.models.links import LogisticLink, PoissonLink, SquaredLink
 from handful.options import Count, Positive
 from handful.types import Seed, Table, join_rows
 
-# draws that estimate the divergence
+# The divergence is estimated at so many draws that were not matched.
 N_HELDOUT = 200
-# share of them that counts, below which the posterior is not the pilot's: draws of a chain instead
-GAUSSIAN = 0.5
-# of them, below which they say nothing
-LEAST_EFFECTIVE = 20
-# share of the rows that the equations may reach
-PAYS = 1 / 3
-# entries of a block below which blocks are joined
+# Where a smaller share of these draws counts, the posterior is not the pilot's, and draws of a
+# chain are matched instead.
+MIN_EFFECTIVE_SHARE = 0.5
+# Where fewer of these draws count, they say nothing.
+MIN_EFFECTIVE_DRAWS = 20
+# Rows are worth choosing if they are at most this share of all.
+MAX_ROW_SHARE = 1 / 3
+# Blocks are joined up to so many entries.
 PER_BLOCK = 1 << 20
-# equations that are not exceeded unasked: time grows with their cube
-MOST = 3001
-# equations that are pursued by fewer rows at most: each row that joins solves for all weights
-PURSUED = 701
-# exact handfuls that are made for it, of parts of the rows
-CANDIDATES = 4
-# classes, from which on their parameters are counted before the optima are sought
-MANY = 20
-# penalties that are matched, as multiples of the problem's
-PATH = (0.1, 1.0, 10.0)
+# More equations are not taken unasked, as time grows with their cube.
+MAX_EQUATIONS = 3001
+# More equations are not pursued by fewer rows, as each row that joins solves for all weights.
+MAX_PURSUIT_EQUATIONS = 701
+# Pursuit chooses among the exact handfuls of so many parts of the rows.
+PURSUIT_PARTS = 4
+# With more outputs than this, parameters are counted before optima are sought.
+MANY_OUTPUTS = 20
+# The penalties that are matched, as multiples of the problem's.
+PENALTY_FACTORS = (0.1, 1.0, 10.0)
 
 
 class MatchedCoreset(Selector):
@@ -264,7 +265,7 @@ class MatchedCoreset(Selector):
 
     def _penalties(self):
         own = (
-            [self._problem().l2 * factor for factor in PATH]
+            [self._problem().l2 * factor for factor in PENALTY_FACTORS]
             if self.penalties is None
             else self.penalties
         )
@@ -321,7 +322,7 @@ class MatchedCoreset(Selector):
         else:
             found = self._path(rows)
         n = np.count_nonzero(rows.weights)
-        if self.size is None and len(found[0]) > PAYS * n:
+        if self.size is None and len(found[0]) > MAX_ROW_SHARE * n:
             warnings.warn(
                 f"it hardly pays: {len(found[0])} of {n} rows are kept, for {self.n_equations_} "
                 "sums. Fewer "
@@ -332,8 +333,10 @@ class MatchedCoreset(Selector):
         return found
 
     def _at_parameters(self, rows, theta):
-        if self.size is not None and len(theta) >= max(self.size, PURSUED):
-            theta = theta[np.linspace(0, len(theta) - 1, max(self.size, PURSUED) - 1).astype(int)]
+        if self.size is not None:
+            most = max(self.size, MAX_PURSUIT_EQUATIONS) - 1
+            if len(theta) > most:
+                theta = theta[np.linspace(0, len(theta) - 1, most).astype(int)]
         self.parameters_ = theta
         return self._match(rows, 1 + len(theta), "values_at", theta)
 
@@ -344,7 +347,8 @@ class MatchedCoreset(Selector):
                 "'posterior'."
             )
         penalised = rows.model.penalised(rows.blocks.d) * rows.weights.sum()
-        if rows.model.n_outputs > MANY and len(penalised) >= (n := np.count_nonzero(rows.weights)):
+        n = np.count_nonzero(rows.weights)
+        if rows.model.n_outputs > MANY_OUTPUTS and len(penalised) >= n:
             raise ValueError(
                 f"{rows.model.n_outputs} outputs have {len(penalised)} parameters, no fewer than "
                 f"the {n} rows: all "
@@ -371,9 +375,9 @@ class MatchedCoreset(Selector):
                 "supported: sample on all rows."
             )
         n_terms = p + len(pairs)
-        most = min(MOST, max(3, int(PAYS * n)))
+        most = min(MAX_EQUATIONS, max(3, int(MAX_ROW_SHARE * n)))
         n_equations = self.size or min(2 * n_terms + 1, most)
-        if n_equations < n_terms and 2 * n_terms < PURSUED:
+        if n_equations < n_terms and 2 * n_terms < MAX_PURSUIT_EQUATIONS:
             n_equations = 2 * n_terms + 1
         held = pilot.draws(N_HELDOUT, rng)
         few = None
@@ -411,7 +415,7 @@ class MatchedCoreset(Selector):
             self.kl_, n_effective = heldout_kl(
                 full + log_prior(held), now.sums(held) + log_prior(held), drawn
             )
-            again = enough and not few and n_effective < GAUSSIAN * N_HELDOUT
+            again = enough and not few and n_effective < MIN_EFFECTIVE_SHARE * N_HELDOUT
             few = now if few or again else None
             if not again:
                 if self.size is not None or not self.kl_ > self.tol or 2 * n_equations > most:
@@ -422,7 +426,7 @@ class MatchedCoreset(Selector):
 
     def _warn(self, n, n_terms, m):
         why = None
-        if 2 * n_terms > PAYS * n:
+        if 2 * n_terms > MAX_ROW_SHARE * n:
             why = f"it hardly pays: {2 * n_terms} equations would be wanted for {n} rows"
         elif m < n_terms + 2:
             why = f"{m} rows are fewer than the {n_terms} first- and second-order terms and two"
@@ -446,14 +450,14 @@ class MatchedCoreset(Selector):
             needed = len(places)
         if needed <= size:
             return places, weights
-        if exactly or n_equations > PURSUED:
+        if exactly or n_equations > MAX_PURSUIT_EQUATIONS:
             raise ValueError(
                 f"size must be at least {needed} to keep these {n_equations} sums exactly, got "
                 f"size={size}: take more "
                 "rows or fewer penalties (penalties=[l2]), or BilevelCoreset, which makes the most "
                 "of so few."
             )
-        places, weights, _ = rows.match(CANDIDATES, equations, *args)
+        places, weights, _ = rows.match(PURSUIT_PARTS, equations, *args)
         few = rows.take(places, weights).over(np.concatenate, equations, *args)
         chosen, weights, self.residual_ = pursue(few, weights, size)
         return places[chosen], weights
@@ -468,7 +472,7 @@ def _sides(block):
 
 @np.errstate(invalid="ignore")
 def heldout_kl(of_all, of_few, drawn):
-    """Divergence of the few rows' posterior, NaN if less than LEAST_EFFECTIVE draws count, and how
+    """Divergence of the few rows' posterior, NaN if less than MIN_EFFECTIVE_DRAWS count, and how
     many count.
 
     Half the variance of the difference under the few rows' posterior, and what the few rows find
@@ -483,7 +487,7 @@ def heldout_kl(of_all, of_few, drawn):
     (w, n_effective) = normalised(np.fmax(of_few - drawn, -np.inf))
     inside = np.isfinite(delta)
     share = w[inside].sum() / w.sum()
-    if n_effective < LEAST_EFFECTIVE or not share > 0:
+    if n_effective < MIN_EFFECTIVE_DRAWS or not share > 0:
         return float("nan"), n_effective
     delta = delta[inside]
     w = w[inside] / share

@@ -129,7 +129,7 @@ class Model:
     - ``outer_gradient()`` is the gradient of the outer loss at the trained parameters;
     - ``hessian_product(v)`` multiplies with the Hessian of the inner problem, or
       ``inverse_hessian(g)`` solves with it where the model can do so exactly;
-    - ``scores(v)`` are the slopes ``grad l_k' v`` of all rows' losses.
+    - ``row_slopes(v)`` are the slopes ``grad l_k' v`` of all rows' losses.
 
     Gradients and directions are arrays of one shape, which is the model's own affair. The quadratic
     rule and optimised weights ask for second derivatives of the outer loss, too: `predicted_gains`
@@ -145,8 +145,8 @@ class Model:
     Attributes
     ----------
     indices : list of int, the chosen rows in the order in which they came
-    gradient : of the outer loss, after `row_scores` or `outer_loss`
-    direction : the inverse Hessian times it, after `row_scores`
+    gradient : of the outer loss, after `implicit_gradients` or `outer_loss`
+    direction : the inverse Hessian times it, after `implicit_gradients`
     """
 
     # rows of the highest linear score whose gain the quadratic rule predicts
@@ -163,18 +163,18 @@ class Model:
 
     # The chosen rows.
 
-    def add(self, indices):
+    def add_rows(self, indices):
         """Append rows to the chosen ones."""
         self.indices += [int(i) for i in indices]
 
-    def keep(self, alive):
-        """Drop the chosen rows where the mask `alive`, shape (s,), is False."""
-        self.indices = [i for i, stays in zip(self.indices, alive) if stays]
+    def drop_rows(self, gone):
+        """Drop the chosen rows where the mask `gone`, shape (s,), is True."""
+        self.indices = [i for i, goes in zip(self.indices, gone) if not goes]
 
-    def hold(self, indices):
+    def set_rows(self, indices):
         """Make these the chosen rows, in this order."""
-        self.keep(np.zeros(len(self), dtype=bool))
-        self.add(indices)
+        self.drop_rows(np.ones(len(self), dtype=bool))
+        self.add_rows(indices)
 
     def labels(self):
         """Class of every row as an integer, shape (n,), or None for problems without classes."""
@@ -219,7 +219,7 @@ class Model:
         better way."""
         return self.ihvp.solve(self.hessian_product, g)
 
-    def scores(self, v):
+    def row_slopes(self, v):
         """``grad l_k' v`` of every row k, shape (n,); follows `outer_gradient` at the same
         parameters."""
         raise NotImplementedError
@@ -230,7 +230,7 @@ class Model:
 
     def predicted_gains(self, candidates, *, free_weights=False):
         """Decrease of the outer loss that adding each candidate row predicts, shape (k,). Call
-        after `row_scores`.
+        after `implicit_gradients`.
 
         Adding a row to s rows is a step of size 1 / s, not an infinitesimal one: the Newton step
         towards the new inner solution is shortened by the row's leverage, the penalty's weight
@@ -252,25 +252,25 @@ class Model:
         self.gradient = self.outer_gradient()
         return self.mean_loss()
 
-    def row_scores(self):
+    def implicit_gradients(self):
         """First-order score of every row, shape (n,): ``grad l_k' H^-1 grad g`` (Equation 5)."""
         self.gradient = self.outer_gradient()
         self.direction = self.inverse_hessian(self.gradient)
-        return self.scores(self.direction)
+        return self.row_slopes(self.direction)
 
-    def linear_scores(self):
-        """`row_scores`, -inf for rows that are chosen already or may not be."""
-        scores = self.row_scores()
+    def candidate_scores(self):
+        """`implicit_gradients`, -inf for rows that are chosen already or may not be."""
+        scores = self.implicit_gradients()
         scores[self.indices] = -np.inf
         scores[self.data.absent] = -np.inf
         return scores
 
 
-def decrease(slope, bend, free_weights):
-    """By how much ``- f slope + f^2 bend / 2`` falls at f = 1, or with free weights at the best f
-    of [0, 1]; (k,)."""
+def predicted_decrease(slope, curvature, free_weights):
+    """By how much ``- f slope + f^2 curvature / 2`` falls at f = 1, or with free weights at the
+    best f of [0, 1]; (k,)."""
     fraction = 1.0
     if free_weights:
         downhill = np.maximum(slope, 0.0)
-        fraction = np.divide(downhill, bend, out=np.sign(downhill), where=bend > downhill)
-    return fraction * slope - 0.5 * fraction**2 * bend
+        fraction = np.divide(downhill, curvature, out=np.sign(downhill), where=curvature > downhill)
+    return fraction * slope - 0.5 * fraction**2 * curvature

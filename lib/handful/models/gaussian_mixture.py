@@ -24,8 +24,8 @@ SINGULAR = 1e-13
 # nats that a further Newton step would gain
 NEWTON_TOL = 1e-12
 ENOUGH = "without it the covariance of a component with few points is singular"
-# of an array over starts or rows, components and features
-ENTRIES = 1 << 20
+# An array over starts or rows, components and features has so many entries.
+CHUNK_ENTRIES = 1 << 20
 
 
 class GaussianMixture(Problem):
@@ -103,7 +103,7 @@ class GaussianMixture(Problem):
         """Negative log-likelihood of every row in nats, shape (n,)."""
         X = np.asarray(X, dtype=np.float64)
         log_pi, means, factors = self._parts(theta, X.shape[1])
-        parts = np.array_split(X, 1 + X.size * self.n_components // ENTRIES)
+        parts = np.array_split(X, 1 + X.size * self.n_components // CHUNK_ENTRIES)
         return np.concatenate(
             [_responsibilities(part - means[:, None], log_pi, factors)[1] for part in parts]
         )
@@ -220,7 +220,7 @@ class GaussianMixture(Problem):
             [np.arange(k)[:, None] == self._labels(X, weights, rng) for _ in range(self.n_init)]
         )
         # starts at a time
-        step = 1 + ENTRIES // (k * X.size)
+        step = 1 + CHUNK_ENTRIES // (k * X.size)
         # where components stay that get no point
         means = np.tile(weights @ X, (self.n_init, k, 1))
         results = [

@@ -10,7 +10,7 @@ from scipy.sparse import issparse
 
 from handful.checks import ConvergenceError, check_memory
 from handful.linalg import Features, Span, dense, n_threads
-from handful.models.base import Model, decrease
+from handful.models.base import Model, predicted_decrease
 from handful.models.links import SquaredLink
 
 MAX_NEWTON = 100
@@ -96,11 +96,11 @@ class GLM(Model):
         rows[:, 1:] = inside
         return rows
 
-    def add(self, indices):
-        """As `Model.add`; from as many rows as features on, the features are the coordinates."""
+    def add_rows(self, indices):
+        """As `Model.add_rows`; from as many rows as features on, the features are coordinates."""
         X = self.rows(indices)
         span = self.span
-        super().add(indices)
+        super().add_rows(indices)
         if span.rank < self.X.shape[1] <= len(self):
             theta = self.coefficients
             self.span = Features(self.X.shape[1])
@@ -127,21 +127,21 @@ class GLM(Model):
             # positive where every mean is 0 or 1 to rounding
             self.penalty[0] *= 1e-14
 
-    def keep(self, alive):
-        """As `Model.keep`; a span of many more rows than there are is built anew, and without rows
-        all begins anew."""
-        super().keep(alive)
+    def drop_rows(self, gone):
+        """As `Model.drop_rows`; a span of many more rows than there are is built anew, and without
+        rows all begins anew."""
+        super().drop_rows(gone)
         if not self.indices:
             self._clear()
             return
-        self.A = self.A[np.asarray(alive, dtype=bool)]
+        self.A = self.A[~np.asarray(gone, dtype=bool)]
         self._sampled = 0
         if isinstance(self.span, Span) and self.span.rank > 2 * len(self) + 16:
             theta = self._in_features(self.theta)
             rows = self.indices
             self.indices = []
             self._clear()
-            self.add(rows)
+            self.add_rows(rows)
             self.theta = self._inside(theta)
 
     def check_memory(self, s):
@@ -357,8 +357,8 @@ class GLM(Model):
             [image[:1], self.span.lift(image[1:] - self.l2 * inside[1:]) + self.l2 * V[1:]]
         )
 
-    def scores(self, V):
-        """As `Model.scores`."""
+    def row_slopes(self, V):
+        """As `Model.row_slopes`."""
         X = self.X
         V = V.astype(self.X.dtype)
         intercept = self.X.dtype.type(self.intercept)
@@ -406,12 +406,12 @@ class GLM(Model):
         own = AS @ q.astype(AS.dtype) / s
         pull = u[:, None] * link.curve(P, own)
         cross = np.einsum("ik,ik->k", M, pull @ t.T)
-        bend = (
+        curvature = (
             np.einsum("ik,ik->k", np.square(M), u[:, None] * link.forms(P, t))
             + 2 * cross
             + np.sum(own * pull)
         )
-        return decrease(slope, bend.astype(np.float64), free_weights)
+        return predicted_decrease(slope, curvature.astype(np.float64), free_weights)
 
     def weight_quadratic(self):
         """As `Model.weight_quadratic`; the slope is exact, the curvature takes the mean of the

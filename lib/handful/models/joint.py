@@ -135,11 +135,11 @@ class JointModel(Model):
             (labels for model in self.models if (labels := model.labels()) is not None), None
         )
 
-    def add(self, indices):
-        self._each("add", indices)
+    def add_rows(self, indices):
+        self._each("add_rows", indices)
 
-    def keep(self, alive):
-        self._each("keep", alive)
+    def drop_rows(self, gone):
+        self._each("drop_rows", gone)
 
     def fit(self, weights=None):
         """As `Model.fit`, of the parts whose turn it is."""
@@ -147,8 +147,8 @@ class JointModel(Model):
         for model, _ in self._asked:
             model.fit(weights)
 
-    def row_scores(self):
-        return self._sum("row_scores")
+    def implicit_gradients(self):
+        return self._sum("implicit_gradients")
 
     def predicted_gains(self, candidates, *, free_weights=False):
         return self._sum("predicted_gains", candidates, free_weights=free_weights)

@@ -8,17 +8,17 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigvalsh
 
 from handful.checks import ConvergenceError, check_memory
 from handful.lazy import module_with_torch
-from handful.models.base import Model, decrease
+from handful.models.base import Model, predicted_decrease
 from handful.models.newton import bordered, newton
 from handful.options import Options, check_options
 
-# Newton steps
+# A `solve` takes at most so many Newton steps.
 MAX_ITER = 200
-# of a block of row gradients or Hessians
-ENTRIES = 1 << 22
-# rows on which the outer Hessian is estimated; more change the choices little
+# Gradients or Hessians of rows are held in blocks of so many entries.
+BLOCK_ENTRIES = 1 << 22
+# The outer Hessian is estimated on so many rows; more change the choices little.
 CURVATURE_ROWS = 4096
-# of a problem with neither a `loss` in torch nor a `Model` of its own
+# A problem with neither a `loss` in torch nor a `Model` of its own must implement these.
 NEEDED = ("losses", "gradients", "hessian")
 
 
@@ -146,7 +146,7 @@ class Problem(Options):
         """Second derivative of ``sum_i weights_i loss_i + penalty``, shape (p, p); zero weights
         give the penalty's."""
         H = _torch_model().penalty_hessian(self, theta)
-        step = 1 + ENTRIES // len(theta) ** 2
+        step = 1 + BLOCK_ENTRIES // len(theta) ** 2
         alive = np.flatnonzero(weights)
         for rows in np.split(alive, range(step, len(alive), step)):
             if len(rows):
@@ -267,7 +267,7 @@ class GenericModel(Model):
     def _blocks(self, rows, entries=None):
         # rows, few enough at a time that arrays of so many entries a row fit into memory:
         # gradients, for None
-        step = max(1, ENTRIES // (entries or max(len(self.theta), 1)))
+        step = max(1, BLOCK_ENTRIES // (entries or max(len(self.theta), 1)))
         for lo in range(0, len(rows), step):
             yield rows[lo : lo + step]
 
@@ -295,8 +295,8 @@ class GenericModel(Model):
         """As `Model.inverse_hessian`."""
         return cho_solve(self._factor, g) if self.ihvp.exact else super().inverse_hessian(g)
 
-    def scores(self, v):
-        """As `Model.scores`."""
+    def row_slopes(self, v):
+        """As `Model.row_slopes`."""
         scores = np.empty(len(self._u))
         for rows in self._blocks(np.arange(len(scores))):
             scores[rows] = self._gradients(rows) @ v
@@ -313,15 +313,15 @@ class GenericModel(Model):
         data = s * (self.problem.hessian(self.theta, X, y, self.weights) - penalty)
         H_out = self.outer_hessian()
         slope = np.empty(len(candidates))
-        bend = np.empty(len(candidates))
+        curvature = np.empty(len(candidates))
         for part in self._blocks(np.arange(len(candidates)), len(pull) ** 2):
             own = self.problem.row_hessians(self.theta, *self.data.take(candidates[part]))
             steps = np.linalg.solve(data + s * penalty + own, (rows[part] + pull)[:, :, None])[
                 :, :, 0
             ]
             slope[part] = steps @ self.gradient
-            bend[part] = np.einsum("kp,kp->k", steps @ H_out, steps)
-        return decrease(slope, bend, free_weights)
+            curvature[part] = np.einsum("kp,kp->k", steps @ H_out, steps)
+        return predicted_decrease(slope, curvature, free_weights)
 
     def outer_hessian(self):
         """Hessian of the outer loss at the current parameters, on a sample of rows, shape (p,

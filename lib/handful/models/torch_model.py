@@ -176,8 +176,8 @@ class NetworkModel(Model):
             )
         return direction
 
-    def scores(self, v):
-        """As `Model.scores`; noise where the network fits all rows, so that no place in X is
+    def row_slopes(self, v):
+        """As `Model.row_slopes`; noise where the network fits all rows, so that no place in X is
         favoured."""
         scores = np.empty(len(self._u))
         if not self.gradient.any():

@@ -2,7 +2,7 @@
 on it."""
 
 import math
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -22,11 +22,11 @@ from handful.svm.linear_svm import hinge_price
 from handful.svm.smoothing import solve
 from handful.types import Seed, Table
 
-# and the bound of each
+# The bound of each rule.
 RULES = {"mixture": tight_bound, "tight": tight_bound, "paper": printed_bound}
-# margins beyond are alike to the systematic comb
+# The systematic comb takes margins beyond these as equal.
 EXTREMES = (-4.0, 6.0)
-# decimals of a margin: where all are nearly equal, rounding decides on the rest
+# A margin is rounded to so many decimals, beyond which equal ones differ by rounding alone.
 DIGITS = 9
 # rows of each class on which the centers are chosen
 SEEDED = 2000
@@ -35,6 +35,26 @@ GROWTH = 1.5
 # more clusters are taken if they bring the total sensitivity below this share of the best
 WORTH = 0.97
 MOST_CLUSTERS = 64
+
+
+@dataclass(frozen=True)
+class ScoredRows:
+    """The rows from which draws are made: those with a positive weight, class by class.
+
+    Attributes
+    ----------
+    indices : int array, shape (k,)
+    signs : float array, shape (k,), the class of each, -1 or +1
+    weights : float array, shape (k,), their sample weights
+    probabilities : float array, shape (k,), with which each is drawn
+    margins : float array, shape (k,), at the rough solution
+    """
+
+    indices: np.ndarray
+    signs: np.ndarray
+    weights: np.ndarray
+    probabilities: np.ndarray
+    margins: np.ndarray
 
 
 class SVMCoreset(SizedSelector):
@@ -141,20 +161,28 @@ class SVMCoreset(SizedSelector):
         self.sensitivities_[rows] = sensitivities
         self.probabilities_[rows] = q
         self.total_sensitivity_ = float(sensitivities.sum())
-        self._drawn_from_ = rows, signs, u, q, margins
+        self._scored_rows = ScoredRows(
+            indices=rows,
+            signs=signs,
+            weights=u,
+            probabilities=q,
+            margins=margins,
+        )
         return self._draw(self.size, rng)
 
     def _check_targets(self, y, dtype):
         return signed_labels(y, "an SVM")
 
     def _draw(self, size, rng):
-        rows, signs, u, q, margins = self._drawn_from_
+        rows = self._scored_rows
+        given = rows.probabilities, rows.weights, size
         if self.sampling == "multinomial":
-            chosen, weights = multinomial_draw(q, u, size, rng=rng)
+            chosen, weights = multinomial_draw(*given, rng=rng)
         else:
-            order = order_by(np.clip(margins, *EXTREMES).round(DIGITS), signs > 0)
-            chosen, weights = systematic_draw(q, u, size, order, rng=rng)
-        return rows[chosen], weights
+            margins = np.clip(rows.margins, *EXTREMES).round(DIGITS)
+            order = order_by(margins, rows.signs > 0)
+            chosen, weights = systematic_draw(*given, order, rng=rng)
+        return rows.indices[chosen], weights
 
     def draw(self, size: int, *, random_state: Seed = None) -> Any:
         """Another coreset from the fitted scores, of any size: no second look at the data.
@@ -176,7 +204,7 @@ class SVMCoreset(SizedSelector):
         """
         self._check_scored()
         n = len(self.sensitivities_)
-        check_size(size, len(self._drawn_from_[0]), n, repeats=self._repeats)
+        check_size(size, len(self._scored_rows.indices), n, repeats=self._repeats)
         return Coreset(*self._draw(size, as_generator(random_state)))
 
     def _check_scored(self):

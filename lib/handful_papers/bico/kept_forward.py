@@ -31,7 +31,7 @@ class KeptForward(Forward):
             rows = part(f"{self.name} to {until}", partial(self._rows, model, until, options))
             # found from before
             if len(model) == held:
-                model.add(rows)
+                model.add_rows(rows)
                 options["bar"].update(len(rows))
 
     def _rows(self, model, until, options):

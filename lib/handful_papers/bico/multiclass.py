@@ -138,7 +138,7 @@ def train(X, y, weights, l2, classes):
     targets = problem.encode(np.eye(classes)[y])
     rows = Rows(np.asarray(X, dtype=np.float64), targets, np.ones(len(y)), np.array([], dtype=int))
     model = GLM(problem, rows, np.random.default_rng(0), tol=1e-5)
-    model.add(range(len(y)))
+    model.add_rows(range(len(y)))
     model.fit(np.asarray(weights, dtype=np.float64) / np.sum(weights))
     theta = model.coefficients
     return theta if classes > 2 else np.hstack([-theta / 2, theta / 2])
@@ -237,7 +237,7 @@ class Variants:
             data.X, data.y, np.ones(len(data)), self.outer, self._validation(), classes=True
         )
         model = self.problem.model(rows, rng, weighted=weighted)
-        model.add(indices)
+        model.add_rows(indices)
         return model
 
     def eliminate(self):
@@ -257,7 +257,7 @@ class Variants:
             left = part(f"elimination to {m}", lambda m=m: drop(m))
             # found from before
             if len(model) > m:
-                model.keep(np.isin(model.indices, left))
+                model.drop_rows(~np.isin(model.indices, left))
             out[m] = (left, np.ones(m))
         return out
 

@@ -119,7 +119,7 @@ def measure_network(
     problem = Network(module, train=train, curvature_batch_size=batch_size, random_state=seed)
     inverse = _Timed(n_terms)
     model = problem.model(Rows(X, y, np.ones(n), np.array([], dtype=int)), rng, ihvp=inverse)
-    model.add(range(2 * batch_size))
+    model.add_rows(range(2 * batch_size))
     model.fit()
     rows = []
     for repeat in range(n_repeats):
@@ -127,7 +127,7 @@ def measure_network(
         model.outer_gradient()
         gradient = time.process_time() - start
         start = time.process_time()
-        model.row_scores()
+        model.implicit_gradients()
         # scores take one more product, by which the series is checked
         product = inverse.seconds / inverse.products
         rest = time.process_time() - start - gradient - inverse.seconds - product
