@@ -60,10 +60,10 @@ def _print_to(printed, run, *arguments):
 
 def _run(cells, where, folder):
     from handful_papers import style
+    from handful_papers.tasks import Launch
     from IPython.core.interactiveshell import InteractiveShell
 
-    os.environ |= {
-        "HANDFUL_RECORDS": str(folder),
+    os.environ |= Launch(folder=str(folder)).as_environment() | {
         "MPLBACKEND": "agg",
         "IPYTHONDIR": str(folder / "ipython"),
     }

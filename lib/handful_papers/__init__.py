@@ -5,7 +5,8 @@ Importing this package needs no more than the library itself; what draws, runs n
 pages is imported where it is used.
 """
 
-from handful_papers.claims import Evidence, Summary, paired_differences
+from handful_papers.claims import Evidence, Summary
+from handful_papers.effects import paired_differences
 from handful_papers.experiment import Experiment
 from handful_papers.published import published
 

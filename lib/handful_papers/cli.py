@@ -3,7 +3,6 @@ audit."""
 
 import argparse
 import importlib.util
-import os
 
 from handful.cli import Refused
 
@@ -13,7 +12,7 @@ _NEEDED = ("papermill", "nbformat", "ipykernel", "matplotlib", "pandas", "seabor
 def add_commands(commands):
     """Add the reproduction's commands to an argparse object of sub-parsers."""
     from handful_papers.claims import PROFILES
-    from handful_papers.experiment import GPU
+    from handful_papers.entries import GPU
 
     words = (
         "run the papers' notebooks: those that are not current; a killed run goes on where it was"
@@ -34,7 +33,10 @@ def add_commands(commands):
         "--jobs", type=_positive, default=1, metavar="N", help="notebooks at a time (default: 1)"
     )
     reproduce.add_argument(
-        "--dask", metavar="ADDRESS", help="run the tasks of sweeps on this dask scheduler"
+        "--dask",
+        metavar="ADDRESS",
+        default="",
+        help="run the tasks of sweeps on this dask scheduler",
     )
     reproduce.add_argument("--force", action="store_true", help="run what is current, too")
     listing = commands.add_parser(
@@ -105,18 +107,21 @@ def _with_extra(run):
 
 def _reproduce(args):
     from handful_papers import run, site
-    from handful_papers.experiment import GPU
+    from handful_papers.committed import FIGURES
+    from handful_papers.entries import GPU
 
-    if args.dask:
-        os.environ["HANDFUL_DASK"] = args.dask
     runs = run.plan(args.profile, args.only)
     if args.profile == GPU:
         run.check_gpu(runs)
     outcomes = run.reproduce(
-        runs, jobs=args.jobs, force=args.force, tell=lambda line: print(line, flush=True)
+        runs,
+        jobs=args.jobs,
+        dask=args.dask,
+        force=args.force,
+        tell=lambda line: print(line, flush=True),
     )
     table = site.terminal((args.profile,), only=list(outcomes))
-    print(f"\n{table}\nResults: {run.FIGURES / args.profile}. The site of `make docs` shows them.")
+    print(f"\n{table}\nResults: {FIGURES / args.profile}. The site of `make docs` shows them.")
     return 1 if any(error not in ("", "current") for error in outcomes.values()) else 0
 
 
@@ -132,13 +137,13 @@ def _list(args):
 
 
 def _report(args):
-    from handful_papers import picture, run, site
+    from handful_papers import committed, picture, site
 
-    profiles = tuple(args.profile or run.COMMITTED)
+    profiles = tuple(args.profile or committed.COMMITTED)
     lost = []
-    for path, record in run.records(profiles=profiles)[0] if args.judge else ():
+    for path, record in committed.records(profiles=profiles)[0] if args.judge else ():
         try:
-            if run.judge_again(path):
+            if committed.judge_again(path):
                 print(f"judged anew: {record['item']} at {record['profile']}")
         except ValueError as error:
             lost.append(str(error))
@@ -150,7 +155,7 @@ def _report(args):
         )
     elif args.judge:
         picture.write()
-        for page in (run.FIGURES.parent / "docs").glob("*.md"):
+        for page in (committed.FIGURES.parent / "docs").glob("*.md"):
             page.write_text(site.with_claims(page.read_text(encoding="utf-8")), encoding="utf-8")
     print(site.terminal(profiles))
     rows, refused = site.item_rows(profiles)
@@ -170,9 +175,9 @@ def _faults(row):
 
 
 def _audit(args):
-    from handful_papers import run
+    from handful_papers.audit import audit
 
     if not 0 < args.share <= 1:
         raise Refused(f"--share must lie above 0 and at most 1, got {args.share}.")
-    found = run.audit(args.share, args.only)
+    found = audit(args.share, args.only)
     return 1 if any(found.values()) else 0

@@ -1,139 +1,31 @@
 """What a notebook leaves behind: tidy rows, figures, and a record of parameters, provenance and
-claims.
-
-Also here: what a figure's ``.toml`` says of it.
-"""
+claims."""
 
 import contextlib
 import inspect
-import math
-import os
-import random
 import shutil
 import time
-import tomllib
-from functools import cache
 from pathlib import Path
 
-from handful_papers.claims import BY_HAND, HOME, PROFILES, Claim, Run, judge_all, number
+from handful_papers.claims import BY_HAND
+from handful_papers.entries import figure_entry, reductions
+from handful_papers.levels import level
 from handful_papers.parameters import as_recorded, run_parameters
 from handful_papers.provenance import (
     PACKAGES,
     commit,
     expected_hash,
-    level,
     machine,
     threads,
     to_json,
     versions,
     write_atomically,
 )
-from handful_papers.records import read_record
-from handful_papers.tasks import leave_unsaid, run_task, workers
+from handful_papers.records import read_record, run_of
+from handful_papers.tasks import Launch, leave_unsaid, run_task, tasks_of, with_arguments, workers
+from handful_papers.texts import claims_table
+from handful_papers.verdicts import judge_all
 from handful_papers.verification import hashes
-
-# Parameters that decide how a run goes and not what it finds.
-NOT_PROTOCOL = ("device", "n_jobs", "show")
-# The profile of the figures that want a GPU: as `paper`, but for what their entry changes.
-GPU = "gpu"
-# of a notebook with the values of its cell, where its entry does not say more
-QUICK_MINUTES = 0.5
-
-
-# --- what the .toml files say
-
-
-@cache
-def papers():
-    """The papers in order: key -> dict of `paper.toml` (title, source, about, url, methods)."""
-    found = {
-        p.parent.name: tomllib.loads(p.read_text(encoding="utf-8"))
-        for p in HOME.glob("*/paper.toml")
-    }
-    return dict(sorted(found.items(), key=lambda pair: pair[1]["order"]))
-
-
-@cache
-def names():
-    """ "<paper>/<figure>" of every figure: paper by paper, figures before tables, by number."""
-    found = [f"{p.parent.name}/{p.stem}" for p in HOME.glob("*/*.toml") if p.stem != "paper"]
-    order = list(papers())
-
-    def place(name):
-        kind, _, label = name.split("/")[1].partition("_")
-        return (
-            order.index(name.split("/")[0]),
-            kind[:3] not in ("fig", "tab"),
-            "S" in kind,
-            kind,
-            label,
-        )
-
-    return sorted(found, key=place)
-
-
-@cache
-def figure(name):
-    """A figure's ``.toml``: a dict with `item`, a list of dict; `profiles`; `expected`; `claim`, a
-    list of `Claim`.
-
-    Raises
-    ------
-    ValueError
-        naming the file, where it is missing or not as it should be.
-    """
-    path = HOME / f"{name}.toml"
-    try:
-        about = tomllib.loads(path.read_text(encoding="utf-8"))
-        about["item"] = [{"label": ""} | item for item in about["item"]]
-        for item in about["item"]:
-            for key in ("label", "title", "about"):
-                item[key] + ""
-        # of most figures: they make one item
-        first = {"item": about["item"][0]["label"]}
-        about["claim"] = [Claim(**first | row) for row in about.get("claim", [])]
-        profiles = about["profiles"] = {"quick": {"minutes": QUICK_MINUTES}} | about["profiles"]
-        if GPU in profiles:
-            profiles[GPU] = profiles["paper"] | profiles[GPU]
-        for profile in (*PROFILES, *profiles.keys() - PROFILES):
-            if not profiles[profile]["minutes"] > 0 or profile not in (*PROFILES, GPU):
-                raise ValueError(
-                    f"profiles are {', '.join(PROFILES)} and {GPU}, with `minutes` above 0; see "
-                    f"{profile}"
-                )
-    except FileNotFoundError:
-        raise ValueError(
-            f"{name} has no entry: write {path} (CONTRIBUTING says what it holds)."
-        ) from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: {error!r}") from error
-    return {"expected": {}} | about
-
-
-def reductions(name, parameters):
-    """Where a run's parameters are not those of profile `paper`, but for more seeds: a list of
-    sentences."""
-    paper = figure(name)["profiles"]["paper"]
-    compared = [key for key in parameters if key in paper and key not in NOT_PROTOCOL]
-    compared = [key for key in compared if key != "n_seeds" or parameters[key] < paper[key]]
-    return [
-        sentence for key in compared for sentence in _differences(key, parameters[key], paper[key])
-    ]
-
-
-def _differences(key, value, paper):
-    """A sentence for each place where two values of a parameter differ; dicts, and lists of them,
-    are looked into."""
-    dicts = [
-        isinstance(v, list) and all(isinstance(one, dict) for one in v) for v in (value, paper)
-    ]
-    if isinstance(value, dict) and isinstance(paper, dict):
-        pairs = [(f"{key}.{k}", value.get(k), paper.get(k)) for k in {**paper, **value}]
-    elif all(dicts) and len(value) == len(paper):
-        pairs = [(f"{key}[{i}]", *pair) for i, pair in enumerate(zip(value, paper))]
-    else:
-        return [f"{key} = {value!r:.120} instead of {paper!r:.120}"] if value != paper else []
-    return [sentence for pair in pairs for sentence in _differences(*pair)]
 
 
 class Sentences(list):
@@ -141,9 +33,6 @@ class Sentences(list):
 
     def __repr__(self):
         return f"Other than in the paper: {'; '.join(self)}." if self else "As in the paper."
-
-
-# --- the experiment
 
 
 class Experiment:
@@ -175,20 +64,22 @@ class Experiment:
         self._start = time.perf_counter()
         self._sweep_seconds = 0.0
         self._sweep_wall = 0.0
+        self._launch = Launch.current()
         leave_unsaid()
         self.name = name
-        self.figure = figure(name)
+        self.figure = figure_entry(name)
         paper, self._stem = name.split("/")
-        # set by `handful reproduce`: figures/<profile>
-        records = os.environ.get("HANDFUL_RECORDS")
-        self.profile = Path(records).name if records else BY_HAND
-        self.folder = Path(records or Path.cwd() / "results") / paper
+        started_by_hand = not self._launch.folder
+        folder = Path.cwd() / "results" if started_by_hand else Path(self._launch.folder)
+        self.profile = BY_HAND if started_by_hand else folder.name
+        self.folder = folder / paper
         again = any(isinstance(value, Experiment) for value in namespace.values())
         self.parameters = run_parameters(name, namespace, again=again)
         self.reductions = Sentences(reductions(name, self.parameters))
         self.claims = []
         self.data = {}
         self.facts = {}
+        self._sweeps = []
         self._commits = set()
 
     def __repr__(self):
@@ -229,11 +120,12 @@ class Experiment:
         function : defined at the top of a module; gives a DataFrame or a list of dict, of numbers
             and strings
         settings : list of dict of plain values; those that are numbers or strings become columns of
-            the rows, where the function gives no column of that name
+            the rows, where the function gives no column of that name. The record keeps settings,
+            seeds and `shared`, so that `handful audit` can call the function again
         seeds : ints, or (None,) for a function without `seed`
-        n_jobs : int, processes, of one thread each; where ``$HANDFUL_DASK`` gives the address of a
-            scheduler, its workers run the tasks instead, and keep them if they see the same files
-        shared : further arguments, alike for all tasks
+        n_jobs : int, processes, of one thread each; with ``handful reproduce --dask`` the
+            workers of a scheduler run the tasks instead, and keep them if they see the same files
+        shared : further arguments, alike for all tasks; plain values, too
 
         Returns
         -------
@@ -248,46 +140,41 @@ class Experiment:
         from tqdm import tqdm
 
         start = time.perf_counter()
-        tasks = [
-            dict(setting) | ({} if seed is None else {"seed": int(seed)})
-            for setting in settings
-            for seed in seeds
-        ]
+        # They are gone through more than once.
+        settings = list(settings)
+        seeds = list(seeds)
+        tasks = tasks_of(settings, seeds)
         if not tasks:
             raise ValueError(f"{function.__name__}: no settings or no seeds to sweep over.")
-        if share := os.environ.get("HANDFUL_AUDIT"):
-            tasks = random.Random(f"{self.name} {function.__name__}").sample(
-                tasks, math.ceil(len(tasks) * float(share))
-            )
+        swept = {
+            "function": f"{function.__module__}:{function.__qualname__}",
+            "settings": settings,
+            "seeds": seeds,
+            "shared": shared,
+        }
+        what = f"{self.name}: arguments of {function.__name__}"
+        self._sweeps.append(as_recorded(what, swept))
         folder = self.folder / ".tasks" / self._stem
         run = Memory(folder, verbose=0).cache(run_task, ignore=["folder"])
         key = [inspect.getsource(inspect.getmodule(function)), versions(PACKAGES[1:])]
-        with workers(n_jobs) as parallel:
+        with workers(n_jobs, self._launch.dask) as parallel:
             calls = (delayed(run)(function, shared | task, key, str(folder)) for task in tasks)
-            results = list(
-                tqdm(
-                    parallel(calls),
-                    total=len(tasks),
-                    desc=function.__name__,
-                    unit="task",
-                    disable=None,
-                )
+            bar = tqdm(
+                parallel(calls),
+                total=len(tasks),
+                desc=function.__name__,
+                unit="task",
+                disable=None,
             )
+            results = list(bar)
         frames = []
         for task, (rows, seconds, sha) in zip(tasks, results):
             self._sweep_seconds += seconds
             self._commits |= {sha} - {None}
-            plain = {
-                k: v
-                for k, v in task.items()
-                if isinstance(v, (str, int, float)) and rows and k not in rows[0]
-            }
-            frames += [pd.DataFrame(rows).assign(**plain)] if rows else []
+            if rows:
+                frames.append(with_arguments(rows, task))
         self._sweep_wall += time.perf_counter() - start
-        rows = pd.concat(frames, ignore_index=True)
-        if share:
-            self._hand_over(rows)
-        return rows
+        return pd.concat(frames, ignore_index=True)
 
     @property
     def seconds(self):
@@ -322,24 +209,8 @@ class Experiment:
                 f"{self.name}: no rows to save; a notebook leaves one per (method, setting, seed)."
             )
         path = self.folder / f"{self._stem}.json"
-        if os.environ.get("HANDFUL_AUDIT"):
-            if not self._sweep_wall:
-                self._hand_over(frame)
-            return path
-        figures = {} if fig is None else fig if isinstance(fig, dict) else {"": fig}
-        captions = (
-            caption if isinstance(caption, dict) else dict.fromkeys(list(figures)[:1], caption)
-        )
-        if set(captions) != set(figures):
-            raise ValueError(
-                f"{self.name}: figures {sorted(figures)} need a caption each, got "
-                f"{sorted(captions)}."
-            )
-        with contextlib.suppress(ValueError):
-            # a picture that the notebook no longer makes must not stay
-            for stem in read_record(path)["figures"]:
-                for suffix in ("png", "pdf") if f"{stem}_".startswith(f"{self._stem}_") else ():
-                    path.with_name(f"{stem}.{suffix}").unlink(missing_ok=True)
+        figures, captions = self._figures_and_captions(fig, caption)
+        self._remove_pictures(path)
         # Ten digits hide the last-bit differences between machines that no reader means.
         csv = frame.to_csv(index=False, lineterminator="\n", float_format="%.10g")
         write_atomically(path.with_suffix(".csv"), csv)
@@ -352,24 +223,47 @@ class Experiment:
         record = self._record(frame, {stems[key]: captions[key] for key in figures})
         record["files"] = hashes(written)
         if evidence is not None:
-            self.claims = record["claims"] = judge_all(
-                self.figure["claim"], run_of(record, self.folder), evidence
-            )
+            run = run_of(record, self.folder)
+            self.claims = judge_all(self.figure["claim"], run, evidence)
+            record["claims"] = self.claims
         write_atomically(path, to_json(record))
         shutil.rmtree(self.folder / ".tasks" / self._stem, ignore_errors=True)
         return path
+
+    def _figures_and_captions(self, fig, caption):
+        """The figures of `save` and their captions as dicts of the same keys."""
+        if fig is None:
+            figures = {}
+        else:
+            figures = fig if isinstance(fig, dict) else {"": fig}
+        if isinstance(caption, dict):
+            captions = caption
+        else:
+            captions = dict.fromkeys(list(figures)[:1], caption)
+        if set(captions) != set(figures):
+            raise ValueError(
+                f"{self.name}: figures {sorted(figures)} need a caption each, got "
+                f"{sorted(captions)}."
+            )
+        return figures, captions
+
+    def _remove_pictures(self, path):
+        """Remove those of the record that lies there: a picture that the notebook no longer makes
+        must not stay."""
+        with contextlib.suppress(ValueError):
+            for stem in read_record(path)["figures"]:
+                if f"{stem}_".startswith(f"{self._stem}_"):
+                    for suffix in ("png", "pdf"):
+                        path.with_name(f"{stem}.{suffix}").unlink(missing_ok=True)
 
     def claims_table(self):
         """The claims as judged, for display (see `claims_table`)."""
         return claims_table(self.claims)
 
-    def _hand_over(self, rows):
-        """Leave rows for `handful audit`, which compares them with those on record."""
-        rows.to_csv(Path(os.environ["HANDFUL_AUDIT_ROWS"]) / f"{time.time_ns()}.csv", index=False)
-
     def _record(self, frame, figures):
         sha, dirty = commit()
         seeds = frame["seed"].dropna() if "seed" in frame else [self.parameters.get("seed", 0)]
+        papers_data = [one for item in self.figure["item"] for one in item.get("data", [])]
         record = {
             "item": self.name,
             "profile": self.profile,
@@ -379,9 +273,7 @@ class Experiment:
             "commit": sha,
             "dirty": dirty,
             "data": self.data,
-            "level": level(
-                self.data, [d for item in self.figure["item"] for d in item.get("data", [])]
-            ),
+            "level": level(self.data, papers_data),
             "reductions": list(self.reductions),
             "seconds": round(self.seconds, 2),
             "threads": threads(),
@@ -389,62 +281,10 @@ class Experiment:
             "facts": self.facts,
             "figures": figures,
             "expected": expected_hash(self.name),
+            "sweeps": self._sweeps,
             "claims": [],
         }
         others = sorted(self._commits - {sha})
-        return record | ({"commits_of_tasks": others} if others else {})
-
-
-def read_rows(path):
-    """The rows of a record, a data frame."""
-    import pandas as pd
-
-    return pd.read_csv(path, keep_default_na=False, na_values=[""])
-
-
-def run_of(record, folder):
-    """What `evidence(run)` sees of a record whose rows lie in `folder`."""
-    rows = read_rows(Path(folder) / f"{record['item'].split('/')[1]}.csv")
-    return Run(
-        rows, record["parameters"], dict(record["facts"]), record["profile"], tuple(record["data"])
-    )
-
-
-def claims_table(claims):
-    """Judged claims for display: claim, paper, ours [95 % interval], verdict, how it was judged."""
-    import pandas as pd
-
-    columns = {"claim": lambda c: c["text"], "paper": paper_text, "ours": ours_text}
-    columns |= {"verdict": verdict_text, "judged by": lambda c: c["why"]}
-    table = pd.DataFrame(
-        [{k: f(c) for k, f in columns.items()} for c in claims], columns=list(columns)
-    )
-    # a plain frame would cut the claims short
-    return table.style.hide(axis="index").set_uuid("claims")
-
-
-def ours_text(claim):
-    """Our number of a claim as text: effect, 95 % interval, unit: "2.31 [1.9, 2.7] points"."""
-    if claim["ours"] is None or isinstance(claim["ours"], str):
-        return claim["ours"] or "–"
-    exact = (
-        claim["low"] is None
-        or claim["low"] == claim["high"]
-        or not claim["low"] <= claim["ours"] <= claim["high"]
-    )
-    interval = "" if exact else f" [{number(claim['low'])}, {number(claim['high'])}]"
-    return f"{number(claim['ours'])}{interval} {claim['unit']}"
-
-
-def paper_text(claim):
-    """The paper's number of a claim as text, with its unit; words stay as they are."""
-    return (
-        claim["paper"]
-        if isinstance(claim["paper"], str)
-        else f"{number(claim['paper'])} {claim['unit']}"
-    )
-
-
-def verdict_text(claim):
-    """A verdict with its reason: "cannot tell (noise)"."""
-    return f"{claim['verdict']} ({claim['reason']})" if claim["reason"] else claim["verdict"]
+        if others:
+            record["commits_of_tasks"] = others
+        return record

@@ -6,7 +6,8 @@ import json
 from difflib import get_close_matches
 from pathlib import Path
 
-from handful_papers.provenance import ROOT, to_json
+from handful_papers.entries import ROOT
+from handful_papers.provenance import to_json
 
 NOTEBOOKS = ROOT / "notebooks"
 

@@ -1,14 +1,14 @@
 """The reproduction in one picture: ours over the printed value, and how much of each item's
 protocol was run."""
 
-import importlib
-
 import numpy as np
 
-from handful_papers.experiment import figure, papers, read_rows
-from handful_papers.provenance import GENERATED, OWN, PART, write_atomically
+from handful_papers.committed import FIGURES, module_of
+from handful_papers.entries import figure_entry, papers
+from handful_papers.levels import GENERATED, OWN, PART
+from handful_papers.provenance import write_atomically
 from handful_papers.published import beside, printed_values
-from handful_papers.run import FIGURES
+from handful_papers.records import read_rows
 from handful_papers.site import item_rows
 from handful_papers.style import BLUE, GREEN, ORANGE, PURPLE, render, use_style
 
@@ -31,7 +31,7 @@ NUMBERS_AT = -1.4
 def extents(record):
     """What a run has of the paper's (data, size, model): one of `WORDS` each. Size: rows, steps,
     grids and seeds."""
-    about = figure(record["item"])
+    about = figure_entry(record["item"])
     kind = record["level"]["kind"]
     whole = kind == OWN or (
         kind == GENERATED and not any(item.get("data") for item in about["item"])
@@ -70,15 +70,15 @@ def _has_a_printed_number(claim):
 
 
 def _cells(row):
-    declared = figure(row["name"]).get("beside")
+    declared = figure_entry(row["name"]).get("beside")
     if not declared:
         return
     paper = row["name"].split("/")[0]
     rows = read_rows(row["path"].with_suffix(".csv"))
-    module = importlib.import_module(f"handful_papers.{row['name'].replace('/', '.')}")
-    for cell in beside(
-        paper, declared, getattr(module, "cells", lambda rows: rows)(rows)
-    ).itertuples():
+    module = module_of(row["name"])
+    if hasattr(module, "cells"):
+        rows = module.cells(rows)
+    for cell in beside(paper, declared, rows).itertuples():
         if cell.value == 0:
             continue
         ratio = cell.ours / cell.value
@@ -94,7 +94,7 @@ def n_missing(row):
     effects = [claim for claim in row["claims"] if _has_a_printed_number(claim)]
     unmeasured = sum(claim["ours"] is None for claim in effects)
     stated = {claim["paper"] for claim in effects}
-    labels = [item["label"] for item in figure(row["name"])["item"]]
+    labels = [item["label"] for item in figure_entry(row["name"])["item"]]
     cells = [
         value for label in labels for value in printed_values(paper, label) if value not in stated
     ]
@@ -108,7 +108,9 @@ def draw(rows):
     import matplotlib.pyplot as plt
 
     colours = dict(zip((key for key, paper in papers().items() if "short" in paper), HUES))
-    labelled = [row for row in rows if any(item["label"] for item in figure(row["name"])["item"])]
+    labelled = [
+        row for row in rows if any(item["label"] for item in figure_entry(row["name"])["item"])
+    ]
     rows = [row for row in labelled if row["name"].split("/")[0] in colours]
     use_style()
     plt.rcParams.update(
@@ -132,7 +134,7 @@ def draw(rows):
         _line(left, right, height, row, colours[row["name"].split("/")[0]])
     left.set_yticks(
         range(len(rows)),
-        [_short(item["label"] for item in figure(row["name"])["item"]) for row in rows],
+        [_short(item["label"] for item in figure_entry(row["name"])["item"]) for row in rows],
     )
     left.set(xscale="log", xlim=(0.95 / FACTOR, 1.05 * FACTOR), ylim=(len(rows) - 0.4, -0.6))
     left.set_xticks([0.2, 0.5, 1, 2, 5], ["≤ 0.2", "0.5", "1", "2", "≥ 5"])

@@ -10,14 +10,12 @@ import tempfile
 from importlib import metadata
 from pathlib import Path
 
-from handful_papers.claims import HOME
+from handful_papers.entries import ROOT
 
-# the checkout
-ROOT = HOME.parents[1]
 # Packages whose version can move a number.
 PACKAGES = ("handful", "numpy", "scipy", "scikit-learn", "numba", "torch")
-# of data
-OWN, PART, STAND_IN, GENERATED = LEVELS = ("the paper's", "part", "stand-in", "generated")
+# What a run is computed from, as git knows it.
+CODE = ("lib", "notebooks", "profiles", "pyproject.toml", "constraints.txt")
 
 
 def expected_hash(name):
@@ -44,10 +42,10 @@ def commit():
     Only what computes counts as code, so that results being rewritten do not make each other dirty.
     """
     sha = git("rev-parse", "HEAD")
-    changed = git(
-        "status", "--porcelain", "--", "lib", "notebooks", "pyproject.toml", "constraints.txt"
-    )
-    return (None, None) if sha is None or changed is None else (sha, bool(changed))
+    changed = git("status", "--porcelain", "--", *CODE)
+    if sha is None or changed is None:
+        return None, None
+    return sha, bool(changed)
 
 
 def git(*args):
@@ -64,70 +62,6 @@ def git(*args):
 def machine():
     """What one needs to know of the machine to read a time: processor kind and count, no names."""
     return {"cpus": os.cpu_count(), "architecture": platform.machine(), "system": platform.system()}
-
-
-def level(data, papers_data):
-    """The level of a run's data: the lowest of its data sets, and what each of them is.
-
-    Parameters
-    ----------
-    data : dict of a record, data set name -> dict with sha256 and, where the run took less or
-        another set than the paper, rows and instead_of (see `Experiment.use`)
-    papers_data : list of the paper's data sets by their names in the registry, as a str, or as a
-        dict of `name` and `rows` where the paper took more than the entry holds; empty where it
-        generates its own
-
-    Returns
-    -------
-    dict : kind, one of `LEVELS`; text for a reader, "part: 16 % of Covertype"
-    """
-    from handful_papers.style import data_name
-
-    wanted = {
-        d if isinstance(d, str) else d["name"]: None if isinstance(d, str) else d["rows"]
-        for d in papers_data
-    }
-    found = [_level(name, entry, wanted, data_name) for name, entry in data.items()]
-    if all(kind == GENERATED or text == GENERATED for kind, text in found):
-        return {"kind": GENERATED, "text": GENERATED}
-    if not papers_data:
-        texts = dict.fromkeys(text for kind, text in found if kind != GENERATED)
-        return {"kind": STAND_IN, "text": f"real data of our choice: {'; '.join(texts)}"}
-    kind = max((kind for kind, _ in found), key=LEVELS.index)
-    texts = dict.fromkeys(text for one, text in found if one not in (OWN, GENERATED))
-    return {
-        "kind": kind,
-        "text": "the paper's data"
-        if kind == OWN
-        else ": ".join([kind, "; ".join(texts)][: 1 + bool(texts)]),
-    }
-
-
-def _level(name, entry, wanted, data_name):
-    from handful.data.registry import ENTRIES
-
-    base, bracket, _ = name.partition("[")
-    known = ENTRIES.get(base)
-    if entry.get("instead_of") and wanted:
-        return STAND_IN, f"{data_name(base)} for {entry['instead_of']}"
-    if entry.get("sha256") is None or (known is not None and known.kind == "generated"):
-        return (OWN if base in wanted else GENERATED), GENERATED
-    if known is None:
-        return (OWN if base in wanted else STAND_IN), data_name(base)
-    rows = known.rows + known.test_rows
-    whole = base if base in wanted or known.of not in (wanted or ENTRIES) else known.of
-    published = (
-        wanted.get(whole) or (known.of_rows if whole != base or not wanted else None) or rows
-    )
-    taken = entry.get("rows") or rows
-    share = (
-        ""
-        if bracket or taken >= published
-        else f"{100 * taken / published:.2g} % of {data_name(whole)}"
-    )
-    if whole not in wanted:
-        return STAND_IN, data_name(base) if wanted else share or data_name(base)
-    return (PART, share) if share else (OWN, base)
 
 
 def threads():

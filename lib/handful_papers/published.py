@@ -127,32 +127,52 @@ def printed_settings(printed, paper):
         ratios. Or `values`, a list of numbers that the text prints.
     """
     if "values" in printed:
-        return {f"printed {i}": Summary(v) for i, v in enumerate(printed["values"])}
-    table = published(paper, printed["item"])
-    cell = {
-        (r.row, r.column): (r.value, None if np.isnan(r.sd) else r.sd) for r in table.itertuples()
-    }
-    rows = [printed["a"]] if isinstance(printed["a"], str) else printed["a"]
-    columns = printed.get("columns") or [c for r, c in cell if r == rows[0]]
-    n = printed.get("n", 1)
-    against = printed.get("against")
-    if against is not None:
-        pairs = {
-            (r, against, c): (cell[r, c], cell[r, against])
-            for r in rows
-            for c in columns
-            if c != against
-        }
+        return {f"printed {i}": Summary(value) for i, value in enumerate(printed["values"])}
+    cell = _cells(paper, printed["item"], printed.get("n", 1))
+    rows = _listed(printed["a"])
+    columns = printed.get("columns") or [column for row, column in cell if row == rows[0]]
+    if "against" in printed:
+        pairs = _pairs_of_columns(cell, rows, columns, printed["against"])
     elif "b" in printed:
-        others = [printed["b"]] if isinstance(printed["b"], str) else printed["b"]
-        pairs = {(r, o, c): (cell[r, c], cell[o, c]) for r in rows for o in others for c in columns}
+        pairs = _pairs_of_rows(cell, rows, _listed(printed["b"]), columns)
     else:
-        return {(r, c): Summary(*cell[r, c], n) for r in rows for c in columns}
+        return {(row, column): cell[row, column] for row in rows for column in columns}
     if printed.get("ratio"):
-        return {setting: Summary(one[0] / other[0]) for setting, (one, other) in pairs.items()}
-    return {setting: _difference(one, other, n) for setting, (one, other) in pairs.items()}
+        return {name: Summary(one.mean / other.mean) for name, (one, other) in pairs.items()}
+    return {name: _difference(one, other) for name, (one, other) in pairs.items()}
 
 
-def _difference(a, b, n):
-    sds = [sd for _, sd in (a, b) if sd is not None]
-    return Summary(a[0] - b[0], float(np.hypot.reduce(sds)) if sds else None, n)
+def _listed(given):
+    return [given] if isinstance(given, str) else given
+
+
+def _cells(paper, item, n):
+    """(row, column) -> the `Summary` over n seeds that an item prints there."""
+    return {
+        (cell.row, cell.column): Summary(cell.value, None if np.isnan(cell.sd) else cell.sd, n)
+        for cell in published(paper, item).itertuples()
+    }
+
+
+def _pairs_of_columns(cell, rows, columns, against):
+    others = [column for column in columns if column != against]
+    return {
+        (row, against, column): (cell[row, column], cell[row, against])
+        for row in rows
+        for column in others
+    }
+
+
+def _pairs_of_rows(cell, rows, others, columns):
+    return {
+        (row, other, column): (cell[row, column], cell[other, column])
+        for row in rows
+        for other in others
+        for column in columns
+    }
+
+
+def _difference(one, other):
+    sds = [summary.sd for summary in (one, other) if summary.sd is not None]
+    sd = float(np.hypot.reduce(sds)) if sds else None
+    return Summary(one.mean - other.mean, sd, one.n)

@@ -5,17 +5,12 @@ import os
 import re
 from collections import Counter
 
-from handful_papers.claims import VERDICTS, number
-from handful_papers.experiment import (
-    claims_table,
-    figure,
-    ours_text,
-    paper_text,
-    papers,
-    verdict_text,
-)
-from handful_papers.provenance import GENERATED, OWN
-from handful_papers.run import COMMITTED, FIGURES, plan, records, stale
+from handful_papers.claims import VERDICTS
+from handful_papers.committed import COMMITTED, FIGURES, records
+from handful_papers.entries import figure_entry, papers
+from handful_papers.levels import GENERATED, OWN
+from handful_papers.run import plan, stale
+from handful_papers.texts import claims_table, number_text, ours_text, paper_text, verdict_text
 from handful_papers.verification import OLDER, unverified
 
 QUICK = (
@@ -31,7 +26,7 @@ def stratum(claim, record):
         return STRATA[3]
     if claim["kind"] == "check":
         return STRATA[2]
-    about = figure(record["item"])
+    about = figure_entry(record["item"])
     kind = record["level"]["kind"]
     generated = kind == GENERATED and not any(item.get("data") for item in about["item"])
     return STRATA[0] if (kind == OWN or generated) and "model" not in about else STRATA[1]
@@ -69,7 +64,7 @@ def item_rows(profiles=COMMITTED, figures=FIGURES):
     rows = []
     for run in plan(profiles[-1]):
         path, record = first.get(run.name, (None, None))
-        items = figure(run.name)["item"]
+        items = figure_entry(run.name)["item"]
         labels = ", ".join(filter(None, (i["label"] for i in items)))
         title = "; ".join(i["title"] for i in items)
         row = dict(
@@ -85,7 +80,7 @@ def item_rows(profiles=COMMITTED, figures=FIGURES):
                 claims=record["claims"], stale=stale(record, plan(record["profile"], [run.name])[0])
             )
             row["unverified"] = unverified(path, record)
-            minutes = number(float(f"{record['seconds'] / 60:.2g}"))
+            minutes = number_text(float(f"{record['seconds'] / 60:.2g}"))
             row |= dict(data=record["level"]["text"], time=f"{minutes} ({record['profile']})")
             row["verdicts"] = tally([c for c in record["claims"] if c["whose"] == "paper"])
         rows.append(row)
@@ -115,7 +110,7 @@ def summary(rows):
         [counts[name][verdict] for verdict in VERDICTS] for name in STRATA[:3]
     )
     softened = {
-        claim.id for row in rows for claim in figure(row["name"])["claim"] if claim.softened
+        claim.id for row in rows for claim in figure_entry(row["name"])["claim"] if claim.softened
     }
     agreeing = [
         claim["id"]
@@ -213,7 +208,7 @@ def disagreements_page():
         lines += [f"## {paper['title']}", ""] if found else []
         for row, claim in found:
             letter = next(
-                (c.letter for c in figure(row["name"])["claim"] if c.id == claim["id"]), ""
+                (c.letter for c in figure_entry(row["name"])["claim"] if c.id == claim["id"]), ""
             )
             seeds = f", {claim['seeds']} seeds or cases" if claim["seeds"] > 1 else ""
             printed = f"the paper has {paper_text(claim)}; " if claim["paper"] != "" else ""
@@ -248,7 +243,7 @@ def paper_page(key, folder):
     lines += [f"[The paper]({paper['url']})", ""] if paper.get("url") else []
     for row in rows:
         record = row["record"]
-        abouts = dict.fromkeys(f"{item['about']}." for item in figure(row["name"])["item"])
+        abouts = dict.fromkeys(f"{item['about']}." for item in figure_entry(row["name"])["item"])
         lines += [f"({_target(row)})=", f"## {row['title']}", "", *abouts, ""]
         if record is None:
             lines += [
@@ -307,7 +302,7 @@ def with_claims(text):
                     :: max(len(c["settings"]) - 1, 1)
                 ]
                 told = "; ".join(
-                    f"{setting}: {number(value)}" for setting, value in ends if setting
+                    f"{setting}: {number_text(value)}" for setting, value in ends if setting
                 )
                 cells = (
                     c["text"],

@@ -8,12 +8,39 @@ import pickle
 import time
 import warnings
 from contextvars import ContextVar
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from handful_papers.provenance import git, plain, write_atomically
 
-# of the task that is running: its folder, and seconds of parts found there
+# Of the task that is running: its folder, and seconds of parts found there.
 _PARTS = ContextVar("_PARTS", default=None)
+# The variable that hands a `Launch` to the kernel of a notebook, which is another process.
+_LAUNCH = "HANDFUL_LAUNCH"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How `handful reproduce` starts a notebook; what is started by hand has none of it.
+
+    Attributes
+    ----------
+    folder : str, figures/<profile>, where its results go; "" for ``results`` of the working folder
+    dask : str, the address of the scheduler that runs the tasks of its sweeps; "" for none
+    """
+
+    folder: str = ""
+    dask: str = ""
+
+    def as_environment(self):
+        """What the environment of a kernel has to hold, as a dict, so that `current` gives
+        this."""
+        return {_LAUNCH: json.dumps(asdict(self))}
+
+    @classmethod
+    def current(cls):
+        """That of the notebook that runs in this process."""
+        return cls(**json.loads(os.environ.get(_LAUNCH, "{}")))
 
 
 def leave_unsaid():
@@ -37,16 +64,44 @@ def run_task(function, arguments, key, folder):
     token = _PARTS.set((Path(folder) / "parts" / task, before))
     start = time.perf_counter()
     try:
-        with warnings.catch_warnings():
-            leave_unsaid()
-            result = function(**arguments)
+        rows = task_rows(function, arguments)
     finally:
         _PARTS.reset(token)
-    rows = (
-        result.to_dict("records") if hasattr(result, "to_dict") else [dict(row) for row in result]
-    )
     seconds = time.perf_counter() - start + sum(before)
-    return json.loads(json.dumps(rows, default=plain)), seconds, git("rev-parse", "HEAD")
+    return rows, seconds, git("rev-parse", "HEAD")
+
+
+def task_rows(function, arguments):
+    """The rows of one task, a list of dict of plain values."""
+    with warnings.catch_warnings():
+        leave_unsaid()
+        result = function(**arguments)
+    is_frame = hasattr(result, "to_dict")
+    rows = result.to_dict("records") if is_frame else [dict(row) for row in result]
+    return json.loads(json.dumps(rows, default=plain))
+
+
+def tasks_of(settings, seeds):
+    """The arguments of each task of a sweep but those that all share: every setting with every
+    seed, (None,) for no seed."""
+    return [
+        dict(setting) | ({} if seed is None else {"seed": int(seed)})
+        for setting in settings
+        for seed in seeds
+    ]
+
+
+def with_arguments(rows, task):
+    """The rows of a task as a data frame, with a column for each argument that is a number or a
+    text and that they do not have."""
+    import pandas as pd
+
+    columns = {
+        key: value
+        for key, value in task.items()
+        if isinstance(value, (str, int, float)) and key not in rows[0]
+    }
+    return pd.DataFrame(rows).assign(**columns)
 
 
 def part(name, compute):
@@ -75,18 +130,18 @@ def part(name, compute):
 
 
 @contextlib.contextmanager
-def workers(n_jobs):
+def workers(n_jobs, dask=""):
     """A function of joblib's delayed calls that gives their results in order, as they come.
 
-    Calls run in this process, in `n_jobs` others of one thread each, or on the scheduler that
-    ``$HANDFUL_DASK`` names.
+    Calls run in this process, in `n_jobs` others of one thread each, or on the dask scheduler of an
+    address.
     """
     from joblib import Parallel, parallel_config
 
-    if address := os.environ.get("HANDFUL_DASK"):
+    if dask:
         from dask.distributed import Client
 
-        with Client(address), parallel_config("dask"):
+        with Client(dask), parallel_config("dask"):
             yield Parallel(return_as="generator")
     elif n_jobs == 1:
         yield Parallel(1, return_as="generator")

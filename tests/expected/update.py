@@ -7,8 +7,9 @@ import tempfile
 from pathlib import Path
 
 import pandas as pd
-from handful_papers.experiment import figure
-from handful_papers.run import by_column, plan, reproduce
+from handful_papers.entries import figure_entry
+from handful_papers.expected import by_column
+from handful_papers.run import plan, reproduce
 
 HERE = Path(__file__).resolve().parent
 
@@ -25,7 +26,7 @@ def main(*patterns):
             target = HERE / f"{name}.csv"
             target.parent.mkdir(exist_ok=True)
             shutil.copyfile(Path(folder) / "quick" / f"{name}.csv", target)
-            rules = figure(name)["expected"]
+            rules = figure_entry(name)["expected"]
             columns = pd.read_csv(target, nrows=0)
             if lost := sorted(set(columns) - {*rules.get("keys", []), *by_column(rules, columns)}):
                 print(

@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from handful_papers.bico import fig08_networks, gmm, tab03_continual
-from handful_papers.claims import AGREES, CANNOT_TELL, DISAGREES, Run, judge_all
-from handful_papers.experiment import figure
+from handful_papers.claims import AGREES, CANNOT_TELL, DISAGREES, Run
+from handful_papers.entries import figure_entry
+from handful_papers.verdicts import judge_all
 
 
 def network_rows(*, train_accuracy, lead, noise=0.1, seeds=5):
@@ -32,7 +33,7 @@ def on_sets(svhn):
 
 def verdicts(name, evidence, rows, parameters):
     found = judge_all(
-        figure(f"bico/{name}")["claim"], Run(rows, parameters, {}, "laptop"), evidence
+        figure_entry(f"bico/{name}")["claim"], Run(rows, parameters, {}, "laptop"), evidence
     )
     return {claim["id"].removeprefix("bico-"): claim["verdict"] for claim in found}
 

@@ -18,15 +18,15 @@ from handful_papers.claims import (
     Claim,
     Evidence,
     Run,
-    decide,
-    judge,
-    judge_all,
-    paired_differences,
 )
-from handful_papers.experiment import figure, names, ours_text, reductions
-from handful_papers.provenance import level
+from handful_papers.committed import FIGURES, judge_again, records
+from handful_papers.effects import paired_differences
+from handful_papers.entries import figure_entry, names, reductions
+from handful_papers.levels import level
 from handful_papers.published import printed_settings
-from handful_papers.run import FIGURES, judge_again, plan, records, stale
+from handful_papers.run import plan, stale
+from handful_papers.texts import ours_text
+from handful_papers.verdicts import decide, judge, judge_all
 from scipy import stats
 
 NOISY = np.array([0.9, 1.1, 1.4, 0.6, 1.0])
@@ -171,14 +171,16 @@ def test_differences_are_paired_by_seed_or_refused():
 
 # --- what is declared and what is on record
 
-CLAIMS = [(name, claim) for name in names() for claim in figure(name)["claim"]]
+CLAIMS = [(name, claim) for name in names() for claim in figure_entry(name)["claim"]]
 
 
 def test_no_claim_stands_twice_and_each_belongs_to_an_item():
     ids = [claim.id for _, claim in CLAIMS]
     assert len(ids) == len(set(ids))
     assert [
-        c.id for name, c in CLAIMS if c.item not in {item["label"] for item in figure(name)["item"]}
+        c.id
+        for name, c in CLAIMS
+        if c.item not in {item["label"] for item in figure_entry(name)["item"]}
     ] == []
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from handful_papers import site
-from handful_papers.experiment import figure, names
+from handful_papers.entries import figure_entry, names
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "history.md").read_text(encoding="utf-8")
@@ -51,7 +51,7 @@ def test_the_claims_that_count_as_milder_are_those_that_the_page_calls_softer():
         softer = cells[3].startswith("softer") or (softer and cells[3].startswith("the same"))
         said |= {cells[4].strip("`")} if softer else set()
     assert said - {"none"} == {
-        claim.id for name in names() for claim in figure(name)["claim"] if claim.softened
+        claim.id for name in names() for claim in figure_entry(name)["claim"] if claim.softened
     }
 
 
@@ -77,7 +77,10 @@ def test_the_tally_is_that_of_the_records(rows):
 def papers_claims():
     """Ids of the claims in the papers' words."""
     return {
-        claim.id for name in names() for claim in figure(name)["claim"] if claim.whose == "paper"
+        claim.id
+        for name in names()
+        for claim in figure_entry(name)["claim"]
+        if claim.whose == "paper"
     }
 
 

@@ -16,6 +16,7 @@ import pandas as pd
 import papermill
 import pytest
 from cells import run_handful
+from handful_papers.provenance import to_json
 from handful_papers.records import read_record
 from handful_papers.run import check_gpu, minutes_left, plan
 from handful_papers.tasks import part, run_task, workers
@@ -42,10 +43,10 @@ label = "Figure 1"
 title = "A demonstration"
 about = "Values of two methods"
 
-[profiles]
-quick = { minutes = 0.1 }
-laptop = { minutes = 0.1, n = 5 }
-paper = { minutes = 1, n = 10, n_seeds = 9 }
+[minutes]
+quick = 0.1
+laptop = 0.1
+paper = 1
 
 [expected]
 keys = ["method", "seed"]
@@ -61,6 +62,7 @@ quote = "b is best"
 where = "Section 1"
 rule = { above = 0.0 }
 """
+PARAMETERS = {"laptop": "n: 5\n", "paper": "n: 10\nn_seeds: 9\n"}
 CELLS = [
     "n = 3  # points\nn_seeds = 3\nn_jobs = 1",
     "from handful_papers import Experiment\nfrom handful_papers.demo.fig import evidence, task\n"
@@ -96,6 +98,8 @@ class Checkout:
             (demo / f"{name}.toml").write_text(
                 ENTRY if name == "fig" else ENTRY.split("[[claim]]")[0]
             )
+            for profile, text in PARAMETERS.items():
+                self.parameters(profile, text, name)
         self.notebook("bad", ["n = 3\nn_seeds = 3", "1 / 0"])
         self.notebook("fig", CELLS)
         (root / "tests" / "expected" / "demo").mkdir(parents=True)
@@ -106,6 +110,11 @@ class Checkout:
         path = self.root / "notebooks" / "demo" / f"{name}.ipynb"
         path.parent.mkdir(parents=True, exist_ok=True)
         nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=METADATA), path)
+
+    def parameters(self, profile, text, name="fig"):
+        path = self.root / "profiles" / profile / "demo" / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
 
     def environment(self):
         here = os.pathsep.join([str(self.papers.parent), os.environ.get("PYTHONPATH", "")])
@@ -185,7 +194,8 @@ def test_a_failing_notebook_stops_no_other_and_records_stay_current_until_number
     expected.unlink()
 
     entry = checkout.papers / "demo" / "fig.toml"
-    entry.write_text(ENTRY.replace("n = 5", "n = 6").replace("above = 0.0", "above = 0.5"))
+    entry.write_text(ENTRY.replace("above = 0.0", "above = 0.5"))
+    checkout.parameters("laptop", "n: 6\n")
     ran = checkout.record("laptop").with_suffix(".ipynb").read_bytes()
     judged = checkout.handful("report", "--judge")
     assert "parameters n changed" in judged.stdout
@@ -194,6 +204,7 @@ def test_a_failing_notebook_stops_no_other_and_records_stay_current_until_number
     # it is what ran
     assert checkout.record("laptop").with_suffix(".ipynb").read_bytes() == ran
     entry.write_text(ENTRY)
+    checkout.parameters("laptop", PARAMETERS["laptop"])
 
 
 @pytest.mark.timeout(600)
@@ -269,12 +280,11 @@ def test_one_seed_and_a_run_again_leave_what_ran_and_a_misspelt_parameter_stops_
     ):
         ran(notebook, tmp_path / "third.ipynb", {"nseeds": 1})
 
-    entry = checkout.papers / "demo" / "fig.toml"
-    entry.write_text(ENTRY.replace("n = 5", "n = 5, n_seeds = 1"))
+    checkout.parameters("laptop", "n: 5\nn_seeds: 1\n")
     one = checkout.handful("reproduce", "--profile", "laptop", "--only", "fig", "--force")
     assert one.returncode == 0, one.stdout
     assert read_record(checkout.record("laptop"))["seeds"] == [0]
-    entry.write_text(ENTRY)
+    checkout.parameters("laptop", PARAMETERS["laptop"])
     shutil.rmtree(checkout.record("laptop").parent)
     shutil.copy(first, notebook)
     refused = checkout.handful("reproduce", "--only", "fig")
@@ -296,7 +306,39 @@ def test_an_audit_runs_recorded_tasks_again_and_tells_what_differs(checkout):
     assert "value differs in 4 of 6 rows" in moved.stdout
     assert moved.returncode == 1
     assert checkout.record("laptop").read_bytes() == before
+    (checkout.papers / "demo" / "fig.py").write_text("import lost")
+    broken = checkout.handful("audit", "--only", "fig")
+    assert "demo/fig: its tasks do not run: ModuleNotFoundError" in broken.stdout
+    assert broken.returncode == 1
     (checkout.papers / "demo" / "fig.py").write_text(MODULE)
+
+
+@pytest.mark.timeout(600)
+def test_an_audit_calls_the_functions_of_the_sweeps_and_does_not_run_their_notebook(checkout):
+    if not checkout.record("laptop").is_file():
+        checkout.handful("reproduce", "--profile", "laptop", "--only", "fig")
+    [sweep] = read_record(checkout.record("laptop"))["sweeps"]
+    assert sweep == {
+        "function": "handful_papers.demo.fig:task",
+        "settings": [{"method": "a"}, {"method": "b"}],
+        "seeds": [0, 1, 2],
+        "shared": {"n": 5},
+    }
+    checkout.notebook("fig", [CELLS[0], "1 / 0"])
+    audited = checkout.handful("audit", "--share", "1", "--only", "fig")
+    checkout.notebook("fig", CELLS)
+    assert "demo/fig: 6 rows as on record" in audited.stdout
+    # A record of before has no sweeps, and one without a sweep is the notebook's.
+    text = checkout.record("laptop").read_text()
+    record = json.loads(text)
+    checkout.record("laptop").write_text(to_json(record | {"sweeps": []}))
+    audited = checkout.handful("audit", "--only", "fig")
+    assert "demo/fig: 6 rows as on record" in audited.stdout
+    del record["sweeps"]
+    checkout.record("laptop").write_text(to_json(record))
+    audited = checkout.handful("audit", "--only", "fig")
+    assert "made before records held their sweeps: run it again" in audited.stdout
+    checkout.record("laptop").write_text(text)
 
 
 def test_a_damaged_record_or_notebook_is_named_and_the_others_are_shown(checkout):
@@ -316,16 +358,17 @@ def test_a_damaged_record_or_notebook_is_named_and_the_others_are_shown(checkout
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2, "dask"])
-def test_tasks_give_the_same_in_this_process_in_others_and_on_dask(n_jobs, monkeypatch):
+def test_tasks_give_the_same_in_this_process_in_others_and_on_dask(n_jobs):
     calls = [delayed(divmod)(i, 7) for i in range(20)]
     if n_jobs == "dask":
         distributed = pytest.importorskip("dask.distributed", reason="an optional extra")
-        with distributed.LocalCluster(
-            n_workers=1, processes=False, dashboard_address=None
-        ) as cluster:
-            monkeypatch.setenv("HANDFUL_DASK", cluster.scheduler_address)
-            with workers(1) as run:
-                found = list(run(iter(calls)))
+        with (
+            distributed.LocalCluster(
+                n_workers=1, processes=False, dashboard_address=None
+            ) as cluster,
+            workers(1, cluster.scheduler_address) as run,
+        ):
+            found = list(run(iter(calls)))
     else:
         with workers(n_jobs) as run:
             found = list(run(iter(calls)))

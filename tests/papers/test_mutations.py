@@ -10,7 +10,7 @@ import shutil
 import handful.cli
 import pytest
 from handful.active import ActiveLoop
-from handful_papers import picture, run, site
+from handful_papers import committed, picture, site
 
 CASES = 2 * int(os.environ.get("HANDFUL_EXAMPLES", 12))
 KEPT = "svm/fig04_sensitivities"
@@ -79,18 +79,18 @@ def figures(tmp_path, monkeypatch):
     """A folder of two committed records; all that reads records reads these."""
     folder = tmp_path / "figures"
     for name in (KEPT, HIT):
-        for path in (run.FIGURES / "laptop").glob(f"{name}*"):
+        for path in (committed.FIGURES / "laptop").glob(f"{name}*"):
             (folder / "laptop" / "svm").mkdir(parents=True, exist_ok=True)
             shutil.copy(path, folder / "laptop" / "svm")
-    for function in (site.item_rows, site.terminal, run.records):
+    for function in (site.item_rows, site.terminal, committed.records):
         defaults = tuple(
-            folder if value == run.FIGURES else value for value in function.__defaults__
+            folder if value == committed.FIGURES else value for value in function.__defaults__
         )
         monkeypatch.setattr(function, "__defaults__", defaults)
     monkeypatch.setattr(
         picture, "write", lambda: [shown(row) for row in site.item_rows()[0] if row["record"]]
     )
-    monkeypatch.setattr(run, "FIGURES", folder)
+    monkeypatch.setattr(committed, "FIGURES", folder)
     return folder
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from handful_papers import Experiment
 from handful_papers.bico import METHODS
-from handful_papers.experiment import names
+from handful_papers.entries import names
 from handful_papers.parameters import NOTEBOOKS, cell_parameters, run_parameters
 from handful_papers.spread import mean_and_deviation
 from handful_papers.svm.panels import draw_errors

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 from handful_papers import picture
-from handful_papers.experiment import figure, names
+from handful_papers.entries import figure_entry, names
 from handful_papers.published import beside, printed_values, published
 from handful_papers.site import item_rows
 
@@ -26,7 +26,7 @@ def test_a_cell_is_the_mean_over_seeds_of_the_best_setting():
     )
 
 
-@pytest.mark.parametrize("name", [name for name in names() if "beside" in figure(name)])
+@pytest.mark.parametrize("name", [name for name in names() if "beside" in figure_entry(name)])
 def test_what_is_declared_names_cells_that_the_paper_prints(name):
     """Every word of `names` that stands for a method, and every format, leads to a cell of the
     record."""
@@ -35,7 +35,7 @@ def test_what_is_declared_names_cells_that_the_paper_prints(name):
     cells = (found[:, 3] == 0).sum()
     assert cells >= 6
     assert ((found[:, 1] <= found[:, 0]) & (found[:, 0] <= found[:, 2])).all()
-    for how in figure(name)["beside"]:
+    for how in figure_entry(name)["beside"]:
         if "{" not in how["item"]:
             assert len(published(name.split("/")[0], how["item"])) >= 6
 
@@ -49,7 +49,7 @@ def test_what_was_run_of_a_paper_follows_from_the_record():
     assert picture.extents(record) == ("reduced", "reduced", "replaced")
     record = {"item": "bico/fig04_gmm_selection", "level": {"kind": "generated"}, "reductions": []}
     assert picture.extents(record) == ("as printed",) * 3
-    assert {figure(name).get("model", "as printed") for name in names()} <= set(picture.WORDS)
+    assert {figure_entry(name).get("model", "as printed") for name in names()} <= set(picture.WORDS)
 
 
 def claim(ours, paper, *, low=None, high=None, whose="paper"):
@@ -78,7 +78,7 @@ def test_every_printed_number_is_shown_or_counted_as_missing():
     them."""
     rows = [row for row in item_rows()[0] if row["name"].startswith(("bico/", "vrm/", "vcgmm/"))]
     for row in rows:
-        labels = [item["label"] for item in figure(row["name"])["item"] if item["label"]]
+        labels = [item["label"] for item in figure_entry(row["name"])["item"] if item["label"]]
         values = [
             value for label in labels for value in printed_values(row["name"].split("/")[0], label)
         ]

@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from handful_papers.claims import Run, judge_all
-from handful_papers.experiment import figure
+from handful_papers.claims import Run
+from handful_papers.entries import figure_entry
 from handful_papers.public import coreax_mnist, dattri_lds, dattri_mlp, opendataval
+from handful_papers.verdicts import judge_all
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -180,5 +181,5 @@ def test_medoids_are_judged_against_the_best_solver_of_each_size(lead, verdict):
     # which no claim is on
     rows += [row | dict(dataset="cod_rna", test=50.0 - 2 * lead) for row in rows]
     run = Run(pd.DataFrame(rows), {"dataset": "mnist"}, {}, "laptop", ("mnist",))
-    judged = judge_all(figure("public/coreax_mnist")["claim"], run, coreax_mnist.evidence)
+    judged = judge_all(figure_entry("public/coreax_mnist")["claim"], run, coreax_mnist.evidence)
     assert [claim["verdict"] for claim in judged[:1]] == [verdict]

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from handful_papers.claims import AGREES, decide
+from handful_papers.claims import AGREES
 from handful_papers.svm.comparisons import (
     FLOOR,
     geometric_mean,
@@ -11,6 +11,7 @@ from handful_papers.svm.comparisons import (
     overheads,
     ratios,
 )
+from handful_papers.verdicts import decide
 
 
 def test_the_geometric_mean_is_the_ratio_of_means_with_the_jackknifes_correction(rng):

@@ -7,10 +7,10 @@ import subprocess
 
 import pytest
 from handful_papers import verification
+from handful_papers.committed import FIGURES, judge_again
 from handful_papers.parameters import NOTEBOOKS
 from handful_papers.provenance import to_json
 from handful_papers.records import read_record
-from handful_papers.run import FIGURES, judge_again
 from handful_papers.verification import OLDER, changed, hashes, unverified, vouch_for
 
 ITEM = "svm/fig04_sensitivities"

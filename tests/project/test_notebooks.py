@@ -7,12 +7,14 @@ import shutil
 import pandas as pd
 import pytest
 from cells import run_cells
-from handful_papers import run
 from handful_papers.claims import PROFILES
-from handful_papers.experiment import figure, names
-from handful_papers.provenance import ROOT
+from handful_papers.committed import FIGURES
+from handful_papers.entries import GPU, PROFILES_FOLDER, ROOT, figure_entry, names
+from handful_papers.expected import at_equal_keys, by_column, compare
+from handful_papers.parameters import NOTEBOOKS, cell_parameters
 from handful_papers.records import read_record
-from handful_papers.run import NOTEBOOKS, compare, plan
+from handful_papers.run import plan
+from papermill.iorw import read_yaml_file
 
 EXPECTED = ROOT / "tests" / "expected"
 NAMES = names()
@@ -49,7 +51,7 @@ def lint(name):
         wrong.append(f"{lines} lines of code, more than 200; move some to the figure's module")
     runs = {profile: plan(profile, [name])[0] for profile in PROFILES}
     if runs["quick"].given:
-        wrong.append("the cell holds the quick values; the entry of quick has its minutes alone")
+        wrong.append("the cell holds the quick values: profile quick has no file of parameters")
     if lost := sorted(
         set(runs["laptop"].given) - set(runs["paper"].given) - {"n_jobs", "show", "device"}
     ):
@@ -60,6 +62,17 @@ def lint(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebooks_source_is_clean_and_its_profiles_fit(name):
     assert lint(name) == []
+
+
+def test_each_file_of_a_profile_belongs_to_a_figure_and_papermill_reads_it_as_we_do():
+    files = {
+        path.relative_to(PROFILES_FOLDER).with_suffix("").as_posix(): path
+        for path in PROFILES_FOLDER.rglob("*.*")
+    }
+    runs = [run for profile in (*PROFILES, GPU) for run in plan(profile) if run.given]
+    assert set(files) == {f"{run.profile}/{run.name}" for run in runs}
+    for run in runs:
+        assert read_yaml_file(str(files[f"{run.profile}/{run.name}"])) == run.given
 
 
 @pytest.mark.timeout(1200)
@@ -73,14 +86,14 @@ def test_a_notebook_runs_at_quick_and_leaves_the_expected_numbers(name, tmp_path
     assert read_record(folder / f"{name}.json")["profile"] == "quick"
     rows = folder / f"{name}.csv"
     expected = EXPECTED / f"{name}.csv"
-    assert compare(pd.read_csv(rows), pd.read_csv(expected), figure(name)["expected"]) == []
+    assert compare(pd.read_csv(rows), pd.read_csv(expected), figure_entry(name)["expected"]) == []
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in NAMES if (run.FIGURES / "laptop" / f"{name}.ipynb").is_file()]
+    "name", [name for name in NAMES if (FIGURES / "laptop" / f"{name}.ipynb").is_file()]
 )
 def test_a_committed_executed_notebook_holds_its_title_figure(name):
-    path = run.FIGURES / "laptop" / f"{name}.ipynb"
+    path = FIGURES / "laptop" / f"{name}.ipynb"
     cells = [
         c
         for c in json.loads(path.read_text(encoding="utf-8"))["cells"]
@@ -129,7 +142,7 @@ def test_a_pattern_rules_columns_that_have_no_rule_of_their_own_and_seconds_need
         "weight *": "noise",
         "weight b": RULES["accuracy"],
     }
-    assert run.by_column(rules, rows) == {
+    assert by_column(rules, rows) == {
         "train_seconds": "time",
         "weight a": "noise",
     } | dict.fromkeys(["accuracy", "weight b"], RULES["accuracy"])
@@ -153,7 +166,7 @@ def test_an_audit_compares_the_rows_that_are_on_record_and_no_others(off, differ
             "extra": [0, 0],
         }
     )
-    mine, theirs, rules = run.at_equal_keys(ours, ROWS, RULES)
+    mine, theirs, rules = at_equal_keys(ours, ROWS, RULES)
     assert (len(mine), theirs.accuracy.tolist()) == (1, [0.75])
     assert [
         "accuracy differs in 1 of 1" in sentence for sentence in compare(mine, theirs, rules)
@@ -172,9 +185,9 @@ def test_the_profiles_of_a_notebook_are_read_from_its_entry():
 
 def test_a_parameters_cell_that_papermill_would_misread_is_refused(tmp_path):
     source = shutil.copy(NOTEBOOKS / "bico" / "fig06_binary_logistic.ipynb", tmp_path)
-    assert run.cell_parameters(source)["n_seeds"] == 5
+    assert cell_parameters(source)["n_seeds"] == 5
     text = (tmp_path / "fig06_binary_logistic.ipynb").read_text(encoding="utf-8")
     for wrong in ("n_seeds = 2 * 3 + m", "n_seeds: int = 5", "n_seeds += 5"):
         (tmp_path / "wrong.ipynb").write_text(text.replace("n_seeds = 5", wrong), encoding="utf-8")
         with pytest.raises(ValueError, match=r"wrong.ipynb: one code cell is tagged `parameters`"):
-            run.cell_parameters(tmp_path / "wrong.ipynb")
+            cell_parameters(tmp_path / "wrong.ipynb")

@@ -108,7 +108,7 @@ def test_every_room_has_a_page_that_says_when_why_limits_cost_and_references(pag
 
 
 def test_the_papers_pages_hold_their_items_their_claims_and_the_executed_notebooks(written):
-    from handful_papers.experiment import figure, names, papers
+    from handful_papers.entries import figure_entry, names, papers
 
     text = {path.stem: text for path, text in written.items() if path.parent.name == "reproduction"}
     assert set(text) >= {"items", *papers()}
@@ -117,12 +117,14 @@ def test_the_papers_pages_hold_their_items_their_claims_and_the_executed_noteboo
         page = text[paper]
         assert [
             item["title"]
-            for item in figure(name)["item"]
+            for item in figure_entry(name)["item"]
             if item["title"] not in page + text["items"]
         ] == []
         # else its claims are not judged yet
         if (DOCS.parent / "figures" / "laptop" / f"{name}.json").exists():
-            assert [c.text for c in figure(name)["claim"] if site_text(c.text) not in page] == []
+            assert [
+                c.text for c in figure_entry(name)["claim"] if site_text(c.text) not in page
+            ] == []
             assert DOCS / "notebooks" / paper / f"{stem}.ipynb" in written
 
 

@@ -1,6 +1,7 @@
 """Which numbers decide the claims of Figure 3."""
 
-from handful_papers.claims import Evidence, paired_differences
+from handful_papers.claims import Evidence
+from handful_papers.effects import paired_differences
 
 N_CLASSES = 10
 

@@ -14,7 +14,8 @@ from handful.data import load, split, standardise
 from handful.sensitivity.logistic import LogisticSensitivity
 from sklearn.linear_model import LogisticRegression
 
-from handful_papers.claims import Evidence, paired_differences
+from handful_papers.claims import Evidence
+from handful_papers.effects import paired_differences
 
 # The paper's grid for the sensitivity coreset.
 GRID = tuple(product((5, 10, 25), (0.1, 1.0, 10.0, 100.0)))  # (k, R)

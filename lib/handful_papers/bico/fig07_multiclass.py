@@ -1,7 +1,8 @@
 """Which numbers decide the claims of Figure 7."""
 
 from handful_papers.bico.multiclass import where_shown
-from handful_papers.claims import Evidence, paired_differences
+from handful_papers.claims import Evidence
+from handful_papers.effects import paired_differences
 
 N_CLASSES = 10
 # percent

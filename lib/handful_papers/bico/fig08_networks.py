@@ -13,7 +13,8 @@ from handful_papers.bico.forgetting import forgetting_events
 from handful_papers.bico.image_data import SHAPES, averaged
 from handful_papers.bico.image_networks import image_network, shift_and_flip
 from handful_papers.bico.kept_forward import KeptForward
-from handful_papers.claims import Evidence, paired_differences
+from handful_papers.claims import Evidence
+from handful_papers.effects import paired_differences
 from handful_papers.tasks import part
 
 # selected for; and jointly with it

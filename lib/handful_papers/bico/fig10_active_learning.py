@@ -1,6 +1,7 @@
 """Which numbers decide the claims of Figure 10."""
 
-from handful_papers.claims import Evidence, paired_differences
+from handful_papers.claims import Evidence
+from handful_papers.effects import paired_differences
 
 OTHERS = ("uniform", "max-entropy", "kcenter", "consistency", "badge")
 # as in the paper's table

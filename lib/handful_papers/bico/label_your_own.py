@@ -7,7 +7,7 @@ from handful.active.loop import ActiveLoop
 
 from handful_papers.bico.active import accuracy, train
 from handful_papers.bico.active_data import features, recordings
-from handful_papers.claims import paired_differences
+from handful_papers.effects import paired_differences
 
 
 class Asker:

@@ -3,7 +3,8 @@
 import numpy as np
 
 from handful_papers.bico import continual_tables as tables
-from handful_papers.claims import Evidence, paired_differences
+from handful_papers.claims import Evidence
+from handful_papers.effects import paired_differences
 
 
 def evidence(run):

@@ -1,6 +1,6 @@
 """Which numbers decide the claims of Table 4."""
 
-from handful_papers.claims import paired_differences
+from handful_papers.effects import paired_differences
 
 
 def evidence(run):

@@ -1,7 +1,8 @@
 """Which numbers decide the claims of Tables 5 and 6."""
 
 from handful_papers.bico import continual_tables as tables
-from handful_papers.claims import Evidence, paired_differences
+from handful_papers.claims import Evidence
+from handful_papers.effects import paired_differences
 
 
 def evidence(run):

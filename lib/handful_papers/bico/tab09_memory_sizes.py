@@ -1,7 +1,7 @@
 """Which numbers decide the claims of Table 9."""
 
 from handful_papers.bico import continual_tables as tables
-from handful_papers.claims import paired_differences
+from handful_papers.effects import paired_differences
 
 
 def evidence(run):

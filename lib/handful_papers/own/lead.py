@@ -5,9 +5,9 @@ is from that of all.
 of `hundred_rows` and `posterior`.
 """
 
+from handful_papers.committed import FIGURES
 from handful_papers.own import METHODS
 from handful_papers.provenance import write_atomically
-from handful_papers.run import FIGURES
 from handful_papers.style import render, use_style
 
 TARGET = FIGURES / "lead.png"

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from handful_papers.claims import Evidence, paired_differences
+from handful_papers.claims import Evidence
+from handful_papers.effects import paired_differences
 from handful_papers.vcgmm.tables import (
     PAPERS_DATA,
     against_printed,

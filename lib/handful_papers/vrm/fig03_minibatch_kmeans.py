@@ -17,7 +17,8 @@ from sklearn.cluster import KMeans, kmeans_plusplus
 from sklearn.decomposition import PCA
 from sklearn.metrics import pairwise_distances_argmin_min
 
-from handful_papers.claims import Evidence, paired_differences
+from handful_papers.claims import Evidence
+from handful_papers.effects import paired_differences
 from handful_papers.vrm.full_information import concentration
 
 METHODS = ("uniform", "vrb", "equal mixture", "vrm")
