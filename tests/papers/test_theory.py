@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from handful.models import Poisson
 from handful_papers.bico.theory import (
     LinearModel,
-    Poisson,
     PricedDesign,
     implicit_scores,
     influence_by_refit,
@@ -27,8 +27,10 @@ def test_proposition_1_influence_is_the_selection_rule(seed):
     X = rng.normal(size=(40, 3))
     y = rng.poisson(np.exp(X @ [0.5, -0.3, 0.1])).astype(float)
     weights = share(40, rng.choice(40, 10, replace=False))
-    scores = implicit_scores(Poisson(), X, y, weights)
-    influence = influence_by_refit(Poisson(), X, y, weights, np.arange(40))
+    problem = Poisson(l2=0.01, fit_intercept=False)
+    y = problem.encode(y)
+    scores = implicit_scores(problem, X, y, weights)
+    influence = influence_by_refit(problem, X, y, weights, np.arange(40))
     assert -influence == pytest.approx(scores, rel=1e-3, abs=1e-3)
     assert np.argmin(influence) == np.argmax(scores)
 

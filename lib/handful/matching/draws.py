@@ -80,7 +80,7 @@ def _target(few, theta, prior, start):
     model = few.model
     if not model.n_outputs:
         return few, theta.mean(0) if start is None else start, prior
-    p = len(model.penalised(few.blocks.d))
+    p = len(model.start(few))
     if theta.shape[1] == p:
         return few.moved("posterior"), None, prior
     at_zero = few.expansion(np.zeros(p))

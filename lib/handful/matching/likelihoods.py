@@ -1,10 +1,11 @@
-"""Log-likelihoods by row, of linear models and of anything that gives them, and the equations made
-of them.
+"""Log-likelihoods by row, of problems and of anything that gives them, and the equations made of
+them.
 
 An equation is a number for each row, whose sum over the rows is kept; the methods that give
 equations have a row for each row. `handful.models.newton` says what an expansion is.
 """
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -13,22 +14,32 @@ from scipy.special import gammaln
 
 from handful.matching.moments import moments
 from handful.models.linear import LeastSquares, LinearProblem, Poisson
+from handful.models.linear_model import LinearModel
 from handful.models.newton import bordered
+from handful.models.problem import Problem, check_problem, has_losses
 from handful.types import as_array
 
-# functions get a power of two rows, at least so many: few shapes for a compiler
-ROWS = 256
+# Functions get a power of two rows, at least so many: few shapes for a compiler.
+LEAST_ROWS = 256
+# A problem sees so many rows to say where the search for its mode starts.
+START_ROWS = 4096
+# Curvatures of rows are differences of gradients so far apart, in units of a parameter.
+STEP = 1e-4
 
 
 class Likelihood:
     """Log-likelihoods of a function of parameters (K, p), X (k, d) and y (k,), or of the first two
     without y."""
 
-    # linear predictors by which the parameters act, whose derivatives are known
+    # Whether `expansion`, `slopes` and `gradients_at` are known.
+    has_slopes = False
+    # Whether `expansion_at` is, too.
+    has_curvatures = False
+    # Linear predictors by which the parameters act, whose derivatives are known.
     n_outputs = 0
-    # whether second moments say it all
+    # Whether second moments say it all.
     squares = False
-    # the labels of a classification
+    # The labels of a classification.
     classes: Any = None
 
     def __init__(self, function: Any):
@@ -37,14 +48,16 @@ class Likelihood:
     def values(self, theta, X, y):
         """Log-likelihoods, shape (rows, K), at parameters of shape (K, p)."""
         k = len(X)
-        pad = np.minimum(np.arange(max(ROWS, 1 << (k - 1).bit_length())), k - 1)
-        out = as_array(self.function(theta, X[pad], *([] if y is None else [y[pad]])))
-        if out.shape != (len(theta), len(pad)) or out.dtype != np.float64:
+        n_asked = max(LEAST_ROWS, 1 << (k - 1).bit_length())
+        # The last row fills the rest.
+        asked = np.minimum(np.arange(n_asked), k - 1)
+        sides = [X[asked]] if y is None else [X[asked], y[asked]]
+        out = as_array(self.function(theta, *sides))
+        if out.shape != (len(theta), n_asked) or out.dtype != np.float64:
             raise ValueError(
                 f"the log-likelihood must be float64 of shape (parameters, rows) = ({len(theta)}, "
-                f"{len(pad)}), got "
-                f"{out.dtype} of shape {out.shape}; JAX needs jax.config.update('jax_enable_x64', "
-                "True)."
+                f"{n_asked}), got {out.dtype} of shape {out.shape}; JAX needs "
+                "jax.config.update('jax_enable_x64', True)."
             )
         return out[:, :k].T
 
@@ -56,15 +69,22 @@ class Likelihood:
         """A constant, the log-likelihood at the first of parameters (K, p), how the others differ:
         K + 1 equations."""
         values = self.values(theta, X, y)
-        return np.column_stack([np.ones(len(values)), values[:, :1], values[:, 1:] - values[:, :1]])
+        first = values[:, :1]
+        return np.column_stack([np.ones(len(values)), first, values[:, 1:] - first])
 
     def moved_together(self, theta, X, y):
         """In how many rows two parameters act together near some (p,), shape (p, p)."""
-        values = self.values(
-            np.vstack([theta, theta + np.diag(1e-3 * np.maximum(1.0, np.abs(theta)))]), X, y
-        )
+        steps = np.diag(1e-3 * np.maximum(1.0, np.abs(theta)))
+        values = self.values(np.vstack([theta, theta + steps]), X, y)
         moved = (values[:, 1:] != values[:, :1]).astype(np.float32)
         return (moved.T @ moved).astype(float)
+
+    def start(self, rows):
+        """Parameters, shape (p,), at which the search for a mode starts unless others are given."""
+        raise ValueError(
+            "start must be given for a function, shape (p,) or (S, p): where the search for modes "
+            "starts."
+        )
 
     def inner(self, theta):
         """Parameters as the methods take them, of those that users see; both of shape (K, p)."""
@@ -75,7 +95,135 @@ class Likelihood:
         return theta
 
 
-class LinearLikelihood(Likelihood):
+class ProblemLikelihood(Likelihood):
+    """Log-likelihoods of a problem: the losses of its rows in nats, with a minus.
+
+    Parameters
+    ----------
+    problem : Problem, whose losses, gradients and Hessians are asked for
+    y : labels, targets or counts; None for a problem without
+    classes : array, the labels that there are, sorted; None for those in y
+    name : str, of y, for messages
+    """
+
+    has_slopes = True
+    has_curvatures = True
+
+    def __init__(self, problem: Any, y: Any, classes: Any = None, name: str = "y"):
+        check_problem(problem)
+        if not has_losses(problem):
+            raise TypeError(
+                f"{type(problem).__name__} has no losses of rows at given parameters, which are "
+                "what is matched: take another Problem, a function that gives log-likelihoods, or "
+                "BilevelCoreset."
+            )
+        self.problem = problem
+        if problem.needs_y and y is None:
+            raise ValueError(f"{name} must be given for {type(problem).__name__}, got {name}=None.")
+        self.target = self._encoded(y, classes, name) if problem.classifies else problem.encode(y)
+
+    def _encoded(self, y, classes, name):
+        """Labels as the problem encodes them beside all classes, of which a few rows may lack
+        some."""
+        self.classes = np.unique(y) if classes is None else classes
+        unknown = np.setdiff1d(y, self.classes)
+        if len(unknown):
+            raise ValueError(
+                f"{name} must hold the classes {self.classes}, got {unknown[:3].tolist()} besides."
+            )
+        return self.problem.encode(np.concatenate([self.classes, y]))[len(self.classes) :]
+
+    def _asked(self, method, shape, theta, X, y, *weights):
+        """What a method of the problem gives at parameters (p,), of this shape."""
+        name = f"{type(self.problem).__name__}.{method}"
+        try:
+            found = as_array(getattr(self.problem, method)(theta, X, y, *weights))
+        except (ValueError, IndexError) as error:
+            raise ValueError(
+                f"{name} fails at parameters of shape {theta.shape} and X of shape {X.shape}: "
+                f"{error}"
+            ) from error
+        if found.shape != shape:
+            raise ValueError(f"{name} must give shape {shape}, got {found.shape}.")
+        return found.astype(np.float64)
+
+    def values(self, theta, X, y):
+        """As `Likelihood.values`."""
+        # Impossible parameters have losses that are not finite.
+        with np.errstate(all="ignore"):
+            losses = [self._asked("losses", (len(X),), one, X, y) for one in theta]
+        return -np.column_stack(losses)
+
+    def start(self, rows):
+        """As `Likelihood.start`; the problem says where, and sees a sample of the rows."""
+        present = np.flatnonzero(rows.weights)
+        n_seen = min(START_ROWS, len(present))
+        places = present[np.linspace(0, len(present) - 1, n_seen).astype(int)]
+        y = None if rows.y is None else rows.y[places]
+        return self.problem.start(np.asarray(rows.blocks.take(places).X, float), y)
+
+    def _gradients(self, theta, X, y):
+        return -self._asked("gradients", (len(X), len(theta)), theta, X, y)
+
+    def _hessian(self, theta, X, y, w):
+        p = len(theta)
+        return self._asked("hessian", (p, p), theta, X, y, w)
+
+    def penalty(self, theta, X, y, l2=None):
+        """Second derivative of the penalty, shape (p, p), at parameters (p,), of another strength
+        if one is given; the rows only say how many columns there are."""
+        asked = self
+        if l2 is not None:
+            asked = copy(self)
+            asked.problem = copy(self.problem)
+            asked.problem.l2 = l2
+        first = slice(0, 1)
+        return asked._hessian(theta, X[first], y if y is None else y[first], np.zeros(1))
+
+    def expansion(self, theta, X, y, w):
+        """The expansion of the weighted sum at parameters of shape (p,), shape (1 + p, 1 + p)."""
+        value = w @ self.values(theta[None], X, y)[:, 0]
+        slope = w @ self._gradients(theta, X, y)
+        return bordered(value, slope, self._hessian(theta, X, y, w) - self.penalty(theta, X, y))
+
+    def slopes(self, theta, X, y, w):
+        """Slopes of the weighted sum at parameters of shape (K, p), shape (K, p)."""
+        return np.array([w @ self._gradients(one, X, y) for one in theta])
+
+    def gradients_at(self, thetas, X, y):
+        """Gradients at each of some parameters (J, p): J p + 1 equations."""
+        gradients = [self._gradients(theta, X, y) for theta in thetas]
+        return np.hstack([np.ones((len(X), 1)), *gradients])
+
+    def _curvatures(self, theta, pairs, X, y):
+        """Second derivatives of the log-likelihoods by pairs of parameters, shape (rows, P), by
+        central differences of gradients."""
+        found = np.empty((len(X), len(pairs)))
+        for i in np.unique(pairs[:, 0]):
+            step = np.zeros(len(theta))
+            step[i] = STEP * max(1.0, abs(theta[i]))
+            change = self._gradients(theta + step, X, y) - self._gradients(theta - step, X, y)
+            own = pairs[:, 0] == i
+            found[:, own] = change[:, pairs[own, 1]] / (2 * step[i])
+        return found
+
+    def expansion_at(self, mode, pairs, theta, X, y):
+        """Gradient and curvature at a mode, and what they leave of log-likelihoods at parameters
+        (K, p).
+
+        2 + p + P + K equations for P pairs of parameters.
+        """
+        j, k = pairs.T
+        base = self.values(mode[None], X, y)
+        slopes = self._gradients(mode, X, y)
+        curvatures = self._curvatures(mode, pairs, X, y)
+        moves = theta - mode
+        squares = np.where(j == k, 0.5, 1.0) * moves[:, j] * moves[:, k]
+        rest = self.values(theta, X, y) - base - slopes @ moves.T - curvatures @ squares.T
+        return np.column_stack([np.ones(len(X)), base, slopes, curvatures, rest])
+
+
+class LinearLikelihood(ProblemLikelihood):
     """Log-likelihoods of a linear problem: parameters are the coefficients, then the intercept.
 
     Of several classes, those of each class in turn: ``np.column_stack([coef_,
@@ -86,33 +234,24 @@ class LinearLikelihood(Likelihood):
     Parameters
     ----------
     problem : LinearProblem, whose link gives losses and derivatives
-    y : labels, targets or counts
-    classes : array, the labels that there are, sorted; None for those in y
-    name : str, of y, for messages
+    y, classes, name : as in `ProblemLikelihood`
     """
 
     def __init__(self, problem: Any, y: Any, classes: Any = None, name: str = "y"):
-        problem.check()
-        self.problem = problem
-        n = len(y)
+        super().__init__(problem, y, classes, name)
         self.squares = isinstance(problem, LeastSquares)
         self.counts = isinstance(problem, Poisson)
-        if problem.classifies:
-            self.classes = np.unique(y) if classes is None else classes
-            if len(unknown := np.setdiff1d(y, self.classes)):
-                raise ValueError(
-                    f"{name} must hold the classes {self.classes}, got {unknown[:3].tolist()} "
-                    "besides."
-                )
-            y = np.concatenate([self.classes, y])
-        self.target = problem.encode(y)[-n:]
         self.n_outputs = self.target.shape[1]
-        self.link = problem.link(self.n_outputs)
+        self.has_curvatures = self.n_outputs == 1
+        self.linear = LinearModel(problem, self.n_outputs)
+        self.link = self.linear.link
         # What columns of second moments, shape (d,), and the targets there are moved by.
-        self.center = self.center_y = 0.0
-        # What columns of linear predictors are moved by, or None; and the normal of their
-        # reflection.
-        self.shift = self.mirror = None
+        self.center = 0.0
+        self.center_y = 0.0
+        # What columns of linear predictors are moved by, or None.
+        self.shift = None
+        # The normal of their reflection.
+        self.mirror = None
 
     def moments(self, X, y, w):
         """Those of the columns of X and the target, see `handful.matching.moments`."""
@@ -159,91 +298,77 @@ class LinearLikelihood(Likelihood):
         return np.array(theta).reshape(len(theta), self.n_outputs, -1)
 
     def _mirrored(self, columns):
-        return columns - 2 * (columns @ self.mirror)[..., None] * self.mirror
-
-    def penalised(self, d):
-        """One for each parameter that a penalty covers, else zero, shape (p,), for d columns."""
-        out = np.ones((self.n_outputs, d + self.problem.fit_intercept))
-        out[:, d:] = self.problem.penalise_intercept
-        return out.ravel()
+        along = columns @ self.mirror
+        return columns - 2 * along[..., None] * self.mirror
 
     def design(self, X):
         """Rows of X, its columns moved, with a column of ones for the intercept."""
-        if not self.problem.fit_intercept:
-            return X
         moved = X if self.shift is None else self._mirrored(X - self.shift)
-        return np.column_stack([moved, np.ones(len(X), X.dtype)])
+        return self.linear.design(moved)
 
     def moved_together(self, theta, X, y):
         """As `Likelihood.moved_together`: where neither column is zero, before columns are
         moved."""
-        acts = X != 0
-        if self.problem.fit_intercept:
-            acts = np.column_stack([acts, np.ones(len(X), bool)])
+        acts = self.linear.design(X) != 0
         together = acts.T.astype(float) @ acts
         return np.tile(together, (self.n_outputs, self.n_outputs))
 
     def at(self, eta, Y):
         """Log-likelihoods, shape (rows, K), of linear predictors (rows, K outputs) and targets
         (rows, outputs)."""
-        K = eta.shape[1] // self.n_outputs
-        loss = self.link.loss(eta.reshape(-1, self.n_outputs), np.repeat(Y, K, axis=0)).reshape(
-            -1, K
-        )
+        n_sets = eta.shape[1] // self.n_outputs
+        each = eta.reshape(-1, self.n_outputs)
+        loss = self.link.loss(each, np.repeat(Y, n_sets, axis=0)).reshape(-1, n_sets)
         return -loss - gammaln(Y + 1) if self.counts else -loss
 
     def values(self, theta, X, y):
         """Log-likelihoods, shape (rows, K), at parameters of shape (K, p); y holds encoded
         targets."""
-        p = len(self.penalised(X.shape[1]))
+        p = len(self.linear.penalised(X.shape[1]))
         if theta.shape[1] not in (p, p + self.squares):
             raise ValueError(
                 f"draws must hold {p} coefficients, intercepts after them, got shape {theta.shape}."
             )
-        value = self.at(self.design(X) @ theta[:, :p].reshape(len(theta) * self.n_outputs, -1).T, y)
+        value = self.at(self.linear.predictors(theta[:, :p], self.design(X)), y)
         if theta.shape[1] == p:
             return value
-        return value * np.exp(-2 * theta[:, -1]) - theta[:, -1] - 0.5 * np.log(2 * np.pi)
+        log_noise = theta[:, -1]
+        return value * np.exp(-2 * log_noise) - log_noise - 0.5 * np.log(2 * np.pi)
 
     def derivatives(self, theta, X, y):
         """At parameters (p,): rows of the design, linear predictors, and derivatives of the losses
         by these."""
         A = self.design(X)
-        eta = A @ theta.reshape(self.n_outputs, -1).T
+        eta = self.linear.predictors(theta, A)
         return A, eta, *self.link.derivatives(eta, y)
 
+    def start(self, rows):
+        """As `Likelihood.start`: zeros."""
+        return 0 * self.linear.penalised(rows.blocks.d)
+
     def expansion(self, theta, X, y, w):
-        """The expansion of the weighted sum at parameters of shape (p,), shape (1 + p, 1 + p)."""
+        """As `ProblemLikelihood.expansion`."""
         A, eta, first, second = self.derivatives(theta, X, y)
-        H = [
-            A.T @ ((w[:, None] * c)[:, :, None] * A[:, None]).reshape(len(A), -1)
-            for c in second.swapaxes(0, 1)
-        ]
-        return bordered(
-            w @ self.at(eta, y)[:, 0], -((first * w[:, None]).T @ A).ravel(), np.vstack(H)
-        )
+        value = w @ self.at(eta, y)[:, 0]
+        slope = -((first * w[:, None]).T @ A).ravel()
+        return bordered(value, slope, self.linear.hessian(second, A, w))
 
     def slopes(self, theta, X, y, w):
-        """Slopes of the weighted sum at parameters of shape (K, p), shape (K, p)."""
+        """As `ProblemLikelihood.slopes`."""
         A = self.design(X)
-        eta = A @ theta.reshape(len(theta) * self.n_outputs, -1).T
-        first, _ = self.link.derivatives(
-            eta.reshape(-1, self.n_outputs), np.repeat(y, len(theta), axis=0)
-        )
+        eta = self.linear.predictors(theta, A).reshape(-1, self.n_outputs)
+        first, _ = self.link.derivatives(eta, np.repeat(y, len(theta), axis=0))
         weighted = w[:, None] * first.reshape(len(A), -1)
         return -(weighted.T @ A).reshape(len(theta), -1)
 
     def longest(self, root, X, y):
         """Largest length of a row of the design, in the metric of a Cholesky factor."""
-        return np.sqrt((solve_triangular(root, self.design(X).T, lower=True) ** 2).sum(0).max())
+        whitened = solve_triangular(root, self.design(X).T, lower=True)
+        return np.sqrt((whitened**2).sum(0).max())
 
-    def gradients_at(self, thetas, X, y):
-        """Gradients at each of some parameters (J, p): J p + 1 equations."""
-        found = [np.ones((len(X), 1))]
-        for theta in thetas:
-            A, _, first, _ = self.derivatives(theta, X, y)
-            found.append((-first[:, :, None] * A[:, None, :]).reshape(len(X), -1))
-        return np.hstack(found)
+    def _gradients(self, theta, X, y):
+        A, _, first, _ = self.derivatives(theta, X, y)
+        return self.linear.gradients(-first, A)
 
     def second_moments(self, X, y):
         """Products of columns of X, y and a constant: (d + 2) (d + 3) / 2 equations, all that least
@@ -253,18 +378,16 @@ class LinearLikelihood(Likelihood):
         return Z[:, j] * Z[:, k]
 
     def expansion_at(self, mode, pairs, theta, X, y):
-        """Of one output: gradient and curvature at a mode, and what they leave of log-likelihoods
-        at parameters (K, p).
-
-        2 + p + P + K equations for P pairs of columns of the design.
-        """
+        """As `ProblemLikelihood.expansion_at`, of one output and pairs of columns of the design."""
         j, k = pairs.T
         A, eta, first, second = self.derivatives(mode, X, y)
         second = second[:, 0]
         move = A @ (theta - mode).T
         base = self.at(eta, y)
-        rest = self.at(eta + move, y) - base + (first + 0.5 * second * move) * move
-        return np.column_stack([np.ones(len(A)), base, first * A, second * A[:, j] * A[:, k], rest])
+        foreseen = (first + 0.5 * second * move) * move
+        rest = self.at(eta + move, y) - base + foreseen
+        curvatures = second * A[:, j] * A[:, k]
+        return np.column_stack([np.ones(len(A)), base, first * A, curvatures, rest])
 
 
 def with_noise(model):
@@ -279,15 +402,14 @@ def with_noise(model):
 
 def likelihood(problem, y, classes=None):
     """The `Likelihood` of a problem, and the targets as it takes them."""
-    if isinstance(problem, LinearProblem):
-        if y is None:
-            raise ValueError(f"y must be given for {type(problem).__name__}, got y=None.")
-        found = LinearLikelihood(problem, y, classes)
+    if isinstance(problem, Problem):
+        kind = LinearLikelihood if isinstance(problem, LinearProblem) else ProblemLikelihood
+        found = kind(problem, y, classes)
         return found, found.target
     if not callable(problem) or isinstance(problem, type):
         raise TypeError(
-            "problem must be Logistic(), LeastSquares(), Poisson() or a function of (parameters, "
-            "X, y) that gives "
-            f"log-likelihoods, got {problem!r}; of an array of these, recombine chooses rows."
+            "problem must be Logistic(), LeastSquares(), Poisson() or another Problem, or a "
+            f"function of (parameters, X, y) that gives log-likelihoods, got {problem!r}; of an "
+            "array of these, recombine chooses rows."
         )
     return Likelihood(problem), y

@@ -26,12 +26,11 @@ from handful.linalg import one_blas_thread
 from handful.matching.draws import stacked, tested
 from handful.matching.importance_check import DrawsReport, check_log_weights, normalised
 from handful.matching.likelihoods import likelihood
-from handful.matching.path import best_for, path_excess
-from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot
+from handful.matching.path import optima_of_penalties, path_excess
+from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot, starting_points
 from handful.matching.recombine import pursue
 from handful.matching.rows import Rows
-from handful.models import Logistic
-from handful.models.linear import LinearProblem
+from handful.models import Logistic, Problem
 from handful.models.links import LogisticLink, PoissonLink, SquaredLink
 from handful.options import Count, Positive
 from handful.types import Seed, Table, join_rows
@@ -83,7 +82,8 @@ class MatchedCoreset(Selector):
     Parameters
     ----------
     problem : what will be trained or sampled: `Logistic` (binary or multinomial, the default),
-        `LeastSquares`, `Poisson`; or a function of parameters (K, p), X (k, d) and y (k,), or of
+        `LeastSquares`, `Poisson` or another `Problem`, whose losses are then log-likelihoods with a
+        minus, in nats; or a function of parameters (K, p), X (k, d) and y (k,), or of
         the first two where there is no y, that gives log-likelihoods (K, k) in float64 as a numpy,
         torch or JAX array; -inf or NaN where the parameters are impossible
     at : "path", "posterior" or an array, see above
@@ -96,7 +96,7 @@ class MatchedCoreset(Selector):
         or shape (p,), the intercept's too; or a function of parameters (K, p) that gives log
         densities (K,)
     start : shape (p,) or (S, p), where the search for modes starts; a function as `problem` needs
-        it
+        it, a `Problem` of your own says by its `start` what it is by default
     tol : largest `kl_`, in nats, at which more draws are not asked for
     random_state : int, Generator or None; draws the parameters
 
@@ -137,7 +137,7 @@ class MatchedCoreset(Selector):
     (19, 0.0)
     """
 
-    problem: LinearProblem | Callable[..., Any] | None = None
+    problem: Problem | Callable[..., Any] | None = None
     _: KW_ONLY
     at: Literal["path", "posterior"] | ArrayLike = "path"
     size: Count | None = None
@@ -244,7 +244,7 @@ class MatchedCoreset(Selector):
 
     @property
     def _needs_y(self):
-        return not callable(self.problem)
+        return getattr(self._problem(), "needs_y", not callable(self.problem))
 
     @property
     def _by_scale(self):
@@ -264,11 +264,15 @@ class MatchedCoreset(Selector):
         return np.ascontiguousarray(X), y, check_sample_weight(sample_weight, len(X))
 
     def _penalties(self):
-        own = (
-            [self._problem().l2 * factor for factor in PENALTY_FACTORS]
-            if self.penalties is None
-            else self.penalties
-        )
+        problem = self._problem()
+        if not hasattr(problem, "l2"):
+            raise ValueError(
+                "at='path' needs a problem whose penalty has the strength l2, an option that "
+                f"{type(problem).__name__} lacks: take at='posterior'."
+            )
+        own = self.penalties
+        if own is None:
+            own = [problem.l2 * factor for factor in PENALTY_FACTORS]
         penalties = np.sort(check_vector(own, "penalties"))[::-1]
         if penalties[-1] <= 0:
             raise ValueError(f"penalties must be positive, got {penalties[-1]:g}.")
@@ -341,24 +345,20 @@ class MatchedCoreset(Selector):
         return self._match(rows, 1 + len(theta), "values_at", theta)
 
     def _path(self, rows):
-        if not rows.model.n_outputs:
+        if not rows.model.has_slopes:
             raise ValueError(
-                "at='path' is for Logistic, LeastSquares and Poisson; for a function take "
-                "'posterior'."
+                "at='path' is for problems such as Logistic, LeastSquares and Poisson; for a "
+                "function take 'posterior'."
             )
-        penalised = rows.model.penalised(rows.blocks.d) * rows.weights.sum()
+        start = starting_points(rows, self.start)[0]
         n = np.count_nonzero(rows.weights)
-        if rows.model.n_outputs > MANY_OUTPUTS and len(penalised) >= n:
+        if rows.model.n_outputs > MANY_OUTPUTS and len(start) >= n:
             raise ValueError(
-                f"{rows.model.n_outputs} outputs have {len(penalised)} parameters, no fewer than "
-                f"the {n} rows: all "
-                "would be kept. For targets of a regression take LeastSquares(...), for few rows "
-                "BilevelCoreset(...)."
+                f"{rows.model.n_outputs} outputs have {len(start)} parameters, no fewer than the "
+                f"{n} rows: all would be kept. For targets of a regression take LeastSquares(...), "
+                "for few rows BilevelCoreset(...)."
             )
-        optima = [0 * penalised]
-        for l2 in self._penalties():
-            optima.append(best_for(rows, l2 * penalised, optima[-1]))
-        optima = np.array(optima[1:])
+        optima = optima_of_penalties(rows, self._penalties(), rows.model.inner(start[None])[0])
         self.parameters_ = rows.model.outer(optima)
         return self._match(rows, 1 + optima.size, "gradients_at", optima, exactly=True)
 
@@ -387,7 +387,7 @@ class MatchedCoreset(Selector):
         while True:
             expand = (
                 not few
-                and rows.model.n_outputs == 1
+                and rows.model.has_curvatures
                 and n_terms + 2 < n_equations <= (self.size or n_equations)
             )
             n_draws = max(0, n_equations - 2 - n_terms * expand)

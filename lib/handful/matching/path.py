@@ -4,8 +4,7 @@ between them."""
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from handful.matching.pilot import gaussian
-from handful.models.newton import newton
+from handful.models.newton import newton, quadratic
 
 # of the distance within which curvatures are known, for one step along the path
 SAFE = 0.5
@@ -36,13 +35,13 @@ def path_excess(rows, few, low, high, tol):
     float, in units of the mean loss; infinite where the steps would become too small
     """
     n = rows.weights.sum()
-    penalised = rows.model.penalised(rows.blocks.d)
+    penalised = rows.model.linear.penalised(rows.blocks.d)
     worst = 0.0
     l2 = low
     step = 0.1
 
     def solve(data, l2, start):
-        return best_for(data, l2 * n * penalised, start)
+        return best_for(data, np.diag(l2 * n * penalised), start)
 
     def loss(theta, l2):
         return -rows.sums(theta[None])[0] / n + l2 * penalised @ theta**2 / 2
@@ -89,8 +88,37 @@ def path_excess(rows, few, low, high, tol):
     return float(worst)
 
 
-def best_for(rows, precision, start):
-    """Maximum of the log-likelihood less ``precision @ theta**2 / 2``, of a linear model, shape
-    (p,)."""
-    penalty = gaussian(precision)[1]
-    return newton(lambda theta: rows.expansion(theta) + penalty(theta), start)[1]
+def best_for(rows, penalty, start):
+    """Maximum of the log-likelihood less ``theta' penalty theta / 2``, shape (p,)."""
+    less = quadratic(penalty)
+    return newton(lambda theta: rows.expansion(theta) + less(theta), start)[1]
+
+
+def optima_of_penalties(rows, penalties, start):
+    """The optimum of all rows at each penalty per mean loss, shape (J, p).
+
+    Parameters
+    ----------
+    rows : `Rows`, of a model that has slopes
+    penalties : floats, from the largest on, of which each optimum starts at the one before
+    start : shape (p,)
+
+    Raises
+    ------
+    ValueError
+        for a penalty that is not ``theta' P theta / 2``
+    """
+    X = np.asarray(rows.blocks.take([0]).X, float)
+    y = None if rows.y is None else rows.y[:1]
+    found = []
+    theta = start
+    for l2 in penalties:
+        penalty = rows.model.penalty(start, X, y, l2)
+        theta = best_for(rows, rows.weights.sum() * penalty, theta)
+        if not np.allclose(penalty, rows.model.penalty(theta, X, y, l2), rtol=1e-6):
+            raise ValueError(
+                "at='path' needs a penalty that is quadratic with its minimum at zero, and that of "
+                f"{type(rows.model.problem).__name__} is not: take at='posterior'."
+            )
+        found.append(theta)
+    return np.array(found)

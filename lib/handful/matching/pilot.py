@@ -1,6 +1,6 @@
 """The pilot of a posterior: its modes, searched on all rows, and Gaussian draws around them.
 
-The search takes the expansion of what is maximised, as `handful.models.newton` says. A linear model
+The search takes the expansion of what is maximised, as `handful.models.newton` says. A problem
 gives its own, a function's is made of differences, and they add.
 """
 
@@ -104,8 +104,7 @@ def find_pilot(rows, prior, start):
     rows : `Rows`
     prior : deviation of a Gaussian, number or shape (p,), or function of parameters (K, p) that
         gives (K,)
-    start : shape (p,) or (S, p); None starts at zero, where the model says how many parameters it
-        has
+    start : shape (p,) or (S, p); None starts where the model says, a linear one at zero
 
     Raises
     ------
@@ -114,12 +113,6 @@ def find_pilot(rows, prior, start):
     ConvergenceError
         where no mode is found
     """
-    linear = bool(rows.model.n_outputs)
-    if start is None and not linear:
-        raise ValueError(
-            "start must be given for a function, shape (p,) or (S, p): where the search for modes "
-            "starts."
-        )
     starts = rows.model.inner(starting_points(rows, start))
     found = []
     modes = []
@@ -132,7 +125,10 @@ def find_pilot(rows, prior, start):
             "matched."
         )
     log_prior, of_prior = prior_of(rows.model, prior, starts)
-    of_rows = rows.expansion if linear else differences(rows.sums, np.argwhere(np.tril(counts > 0)))
+    if rows.model.has_slopes:
+        of_rows = rows.expansion
+    else:
+        of_rows = differences(rows.sums, np.argwhere(np.tril(counts > 0)))
     for start in starts:
         with suppress(ConvergenceError):
             found.append(newton(lambda theta: of_rows(theta) + of_prior(theta), start))
@@ -148,20 +144,17 @@ def find_pilot(rows, prior, start):
 
 
 def starting_points(rows, start):
-    """Where the search starts, shape (S, p), as users see parameters; zero where the model says how
-    many there are."""
-    if start is not None:
-        start = np.atleast_2d(as_real(start, "start"))
-    if not rows.model.n_outputs:
-        return start
-    origin = np.zeros((1, len(rows.model.penalised(rows.blocks.d))))
+    """Where the search starts, shape (S, p), as users see parameters; by default where the model
+    says."""
     if start is None:
-        return origin
-    if start.ndim != 2 or start.shape[1] != origin.shape[1]:
-        raise ValueError(
-            f"start must hold {origin.shape[1]} coefficients, intercepts after them, got "
-            f"{start.shape}."
-        )
+        return rows.model.start(rows)[None]
+    start = np.atleast_2d(as_real(start, "start"))
+    if rows.model.n_outputs:
+        p = len(rows.model.start(rows))
+        if start.ndim != 2 or start.shape[1] != p:
+            raise ValueError(
+                f"start must hold {p} coefficients, intercepts after them, got {start.shape}."
+            )
     return start
 
 
@@ -200,12 +193,12 @@ def slopes_along(rows, log_prior, theta, directions):
     """Slopes of a log posterior at parameters (K, p) along the columns of directions, shape (p, r):
     shape (K, r)."""
     found = np.zeros((len(theta), directions.shape[1]))
-    linear = bool(rows.model.n_outputs)
-    if linear:
+    has_slopes = rows.model.has_slopes
+    if has_slopes:
         found += rows.slopes(theta) @ directions
 
     def rest(theta):
-        return log_prior(theta) if linear else rows.sums(theta) + log_prior(theta)
+        return log_prior(theta) if has_slopes else rows.sums(theta) + log_prior(theta)
 
     for k, direction in enumerate(directions.T):
         found[:, k] += (rest(theta + WIDTH * direction) - rest(theta - WIDTH * direction)) / (

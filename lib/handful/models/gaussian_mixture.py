@@ -186,6 +186,22 @@ class GaussianMixture(Problem):
 
     # The inner problem.
 
+    def start(self, X, y=None):
+        """Parameters to which EM leads from one k-means++ start, shape (p,)."""
+        X = np.ascontiguousarray(X, dtype=np.float64)
+        weights = np.full(len(X), 1.0 / len(X))
+        R, means = self._starts(X, weights, 1)
+        return self._em(X, weights, R, means)[1]
+
+    def _starts(self, X, weights, n_init):
+        # responsibilities (starts, k, n) of k-means++ centers, and the means (starts, k, d) where
+        # components stay that get no point
+        rng = as_generator(self.random_state)
+        k = self.n_components
+        labels = [self._labels(X, weights, rng) for _ in range(n_init)]
+        R = np.array([np.arange(k)[:, None] == one for one in labels])
+        return R, np.tile(weights @ X, (n_init, k, 1))
+
     def solve(self, X, y, weights, start=None):
         """Minimise ``sum_i weights_i loss_i + penalty``, a local minimum.
 
@@ -214,15 +230,9 @@ class GaussianMixture(Problem):
                 f"{self.prior_variance:g} beside a variance of X of {spread:.3g}: raise them, or "
                 "scale X."
             )
-        rng = as_generator(self.random_state)
-        k = self.n_components
-        R = np.array(
-            [np.arange(k)[:, None] == self._labels(X, weights, rng) for _ in range(self.n_init)]
-        )
+        R, means = self._starts(X, weights, self.n_init)
         # starts at a time
-        step = 1 + CHUNK_ENTRIES // (k * X.size)
-        # where components stay that get no point
-        means = np.tile(weights @ X, (self.n_init, k, 1))
+        step = 1 + CHUNK_ENTRIES // (self.n_components * X.size)
         results = [
             self._em(X, weights, R[i : i + step], means[i : i + step])
             for i in range(0, len(R), step)

@@ -8,6 +8,7 @@ from sklearn.utils.multiclass import type_of_target
 
 from handful.checks import check_magnitude, check_memory, check_number, check_vector, signed_labels
 from handful.models.glm import GLM
+from handful.models.linear_model import LinearModel
 from handful.models.links import LogisticLink, PoissonLink, SoftmaxLink, SquaredLink
 from handful.models.problem import Problem
 from handful.options import number
@@ -30,6 +31,9 @@ class LinearProblem(Problem):
     With weights that add up to n this is scikit-learn's problem at ``C = 1 / (l2 * n)``
     (`LogisticRegression`) or ``alpha = l2 * n`` (`Ridge`), on the full data and on the coreset
     alike.
+
+    Parameters theta are those of `LinearModel`: the coefficients, then the intercept; of several
+    outputs, those of each in turn.
     """
 
     l2: Annotated[float, number(above=0, why=UNIQUE)] = 1e-2
@@ -50,6 +54,31 @@ class LinearProblem(Problem):
     def link(self, n_outputs):
         """The `Link` of so many outputs."""
         raise NotImplementedError
+
+    def start(self, X, y):
+        """As `Problem.start`: zeros."""
+        return 0 * LinearModel(self, y.shape[1]).penalised(X.shape[1])
+
+    def losses(self, theta, X, y):
+        """As `Problem.losses`; y holds encoded targets, shape (n, outputs)."""
+        linear = LinearModel(self, y.shape[1])
+        return linear.link.loss(linear.predictors(theta, linear.design(X)), y)
+
+    def _derivatives(self, theta, X, y):
+        linear = LinearModel(self, y.shape[1])
+        A = linear.design(X)
+        return linear, A, *linear.link.derivatives(linear.predictors(theta, A), y)
+
+    def gradients(self, theta, X, y):
+        """As `Problem.gradients`."""
+        linear, A, first, _ = self._derivatives(theta, X, y)
+        return linear.gradients(first, A)
+
+    def hessian(self, theta, X, y, weights):
+        """As `Problem.hessian`."""
+        linear, A, _, second = self._derivatives(theta, X, y)
+        penalty = np.diag(self.l2 * linear.penalised(X.shape[1]))
+        return linear.hessian(second, A, weights) + penalty
 
     def check_targets(self, y: Table, dtype: Any) -> None:
         """As `Problem.check_targets`; ValueError for huge targets, too."""

@@ -14,6 +14,16 @@ def bordered(value, slope, H):
     return np.block([[np.reshape(value, (1, 1)), slope[None]], [slope[:, None], H]])
 
 
+def quadratic(H):
+    """The expansion of ``-theta' H theta / 2``, a function of parameters (p,)."""
+
+    def expansion(theta):
+        slope = -H @ theta
+        return bordered(0.5 * theta @ slope, slope, H)
+
+    return expansion
+
+
 def newton(expansion, theta, *, enough=1e-10, max_iter=100):
     """A maximum of a function that has an `expansion`, by Newton steps that are halved until they
     lead upwards.

@@ -338,6 +338,13 @@ class GenericModel(Model):
         return jacobian.T @ self.outer_hessian() @ jacobian, self.gradient @ jacobian
 
 
+def has_losses(problem):
+    """Whether a problem gives the losses of rows at any parameters: Network and Joint do not."""
+    loss = type(problem).loss
+    by_row = callable(loss) and loss is not Problem.loss
+    return by_row or type(problem).losses is not Problem.losses
+
+
 def check_problem(problem):
     """Refuse what cannot be selected for.
 

@@ -5,8 +5,9 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from handful.bilevel import OptimalDesign, Problem
+from handful.bilevel import OptimalDesign
 from handful.bilevel.design import design_objective, design_traces
+from handful.models import Poisson
 from scipy.optimize import minimize
 
 from handful_papers.claims import Evidence
@@ -20,7 +21,7 @@ def implicit_scores(problem, X, y, weights):
     Parameters
     ----------
     problem : Problem
-    X, y : all rows, shape (n, d), (n,)
+    X, y : all rows, shape (n, d), and their targets as the problem encodes them
     weights : shape (n,), of the inner problem: zero for rows that are not in the coreset
 
     Returns
@@ -51,19 +52,6 @@ def influence_by_refit(problem, X, y, weights, rows, *, eps=1e-6):
     return np.array([(outer(k, eps) - outer(k, -eps)) / (2 * eps) for k in rows])
 
 
-class Poisson(Problem):
-    """Poisson regression without an intercept, a small penalty on its parameters."""
-
-    def losses(self, theta, X, y):
-        return np.exp(X @ theta) - y * (X @ theta)
-
-    def gradients(self, theta, X, y):
-        return (np.exp(X @ theta) - y)[:, None] * X
-
-    def hessian(self, theta, X, y, weights):
-        return (X.T * (weights * np.exp(X @ theta))) @ X + 0.01 * np.eye(X.shape[1])
-
-
 def scores_and_influences(rng, n=60, size=15):
     """Two arrays of shape (n,) that Proposition 1 says are equal, for Poisson regression trained on
     `size` of n rows.
@@ -74,8 +62,10 @@ def scores_and_influences(rng, n=60, size=15):
     y = rng.poisson(np.exp(X @ [0.5, -0.3, 0.2, 0.0])).astype(float)
     weights = np.zeros(n)
     weights[rng.choice(n, size, replace=False)] = 1 / size
-    scores = implicit_scores(Poisson(), X, y, weights)
-    return scores, -influence_by_refit(Poisson(), X, y, weights, np.arange(n))
+    problem = Poisson(l2=0.01, fit_intercept=False)
+    y = problem.encode(y)
+    scores = implicit_scores(problem, X, y, weights)
+    return scores, -influence_by_refit(problem, X, y, weights, np.arange(n))
 
 
 # Propositions 2 and 5 to 9: expected errors of ridge regression ----------------------------------

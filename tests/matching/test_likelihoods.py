@@ -1,0 +1,204 @@
+"""Matched rows of any `Problem`: its losses are log-likelihoods with a minus."""
+
+import numpy as np
+import pytest
+from handful import MatchedCoreset
+from handful.bilevel import GaussianMixture, Joint, Network
+from handful.matching import Poisson
+from handful.models import Logistic, Problem
+from scipy.special import log_softmax, softmax
+
+N = 500
+
+
+class ByHand(Problem):
+    """Poisson regression without an intercept."""
+
+    l2: float = 1e-2
+
+    def losses(self, theta, X, y):
+        return np.exp(X @ theta) - y * (X @ theta)
+
+    def gradients(self, theta, X, y):
+        return (np.exp(X @ theta) - y)[:, None] * X
+
+    def hessian(self, theta, X, y, weights):
+        return (X.T * (weights * np.exp(X @ theta))) @ X + self.l2 * np.eye(X.shape[1])
+
+
+class InTorch(Problem):
+    """The same, of one row, in torch."""
+
+    l2: float = 1e-2
+
+    def loss(self, theta, x, y):
+        return (x @ theta).exp() - y * (x @ theta)
+
+
+class Softmax(Problem):
+    """Multinomial regression without intercepts, labels as they come."""
+
+    l2: float = 1e-2
+    classifies = True
+
+    def encode(self, y):
+        return np.unique(y, return_inverse=True)[1]
+
+    def start(self, X, y):
+        return np.zeros(3 * X.shape[1])
+
+    def losses(self, theta, X, y):
+        return -log_softmax(X @ theta.reshape(3, -1).T, axis=1)[np.arange(len(X)), y]
+
+    def gradients(self, theta, X, y):
+        first = softmax(X @ theta.reshape(3, -1).T, axis=1) - np.eye(3)[y]
+        return (first[:, :, None] * X[:, None]).reshape(len(X), -1)
+
+    def hessian(self, theta, X, y, weights):
+        P = softmax(X @ theta.reshape(3, -1).T, axis=1)
+        second = P[:, :, None] * (np.eye(3) - P[:, None])
+        H = np.einsum("n,nab,ni,nj->aibj", weights, second, X, X)
+        return H.reshape(len(theta), -1) + self.l2 * np.eye(len(theta))
+
+
+@pytest.fixture
+def counts():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 3))
+    return X, rng.poisson(np.exp(X @ [0.5, -0.5, 0.2]))
+
+
+def posterior(problem, X, y, n_draws=4000):
+    """Draws of about the posterior of all rows under N(0, 1) priors, and its mode."""
+    theta = np.zeros(X.shape[1])
+    ones = np.ones(len(X))
+    for _ in range(30):
+        H = problem.hessian(theta, X, y, ones) + (1 - problem.l2) * np.eye(len(theta))
+        theta = theta - np.linalg.solve(H, ones @ problem.gradients(theta, X, y) + theta)
+    root = np.linalg.cholesky(np.linalg.inv(H))
+    return theta + np.random.default_rng(1).normal(size=(n_draws, len(theta))) @ root.T, theta
+
+
+@pytest.mark.parametrize("problem", [ByHand(), InTorch()], ids=lambda p: type(p).__name__)
+def test_rows_of_a_problem_have_its_posterior(counts, problem):
+    X, y = counts
+    matched = MatchedCoreset(problem, at="posterior", random_state=0).fit(X, y)
+    assert len(matched.indices_) <= 19
+    assert matched.kl_ < 1e-3
+    draws, mode = posterior(ByHand(), X, y)
+    np.testing.assert_allclose(matched.modes_[0], mode, atol=1e-6)
+    values = -np.array([ByHand().losses(theta, X, y) for theta in draws[:50]])
+    np.testing.assert_allclose(matched.log_likelihood(draws[:50], X, y), values)
+    difference = values.sum(1) - values[:, matched.indices_] @ matched.weights_
+    assert difference.var() < 1e-2
+    assert matched.check(draws, X, y).verdict == "use the draws"
+    assert matched.check(draws + 1.0, X, y).verdict == "refuse"
+
+
+@pytest.mark.parametrize("problem", [ByHand(), InTorch()], ids=lambda p: type(p).__name__)
+def test_the_path_of_a_problem_is_that_of_all_rows(counts, problem):
+    X, y = counts
+    matched = MatchedCoreset(problem).fit(X, y)
+    own = MatchedCoreset(Poisson(fit_intercept=False)).fit(X, y)
+    np.testing.assert_allclose(matched.parameters_, own.parameters_, atol=1e-8)
+    assert len(matched.indices_) <= 10
+    for l2 in (1e-3, 1e-2, 1e-1):
+        trained = [
+            ByHand(l2).solve(X[places], y[places], w / N)
+            for places, w in (
+                (matched.indices_, matched.weights_),
+                (np.arange(N), np.ones(N)),
+            )
+        ]
+        np.testing.assert_allclose(*trained, atol=1e-6)
+
+
+def test_given_parameters_are_matched_as_for_the_same_function(counts):
+    X, y = counts
+    theta = np.random.default_rng(1).normal(size=(6, 3))
+
+    def function(theta, X, y):
+        return y * (theta @ X.T) - np.exp(theta @ X.T)
+
+    of_problem, of_function = (
+        MatchedCoreset(one, at=theta).fit(X, y) for one in (ByHand(), function)
+    )
+    sums = function(theta, X, y).sum(1)
+    few = of_problem.indices_
+    np.testing.assert_allclose(function(theta, X[few], y[few]) @ of_problem.weights_, sums)
+    assert len(few) == len(of_function.indices_)
+
+
+def test_blocks_and_weights_are_those_of_an_array(counts, tmp_path):
+    X, y = counts
+    weights = np.random.default_rng(3).integers(0, 3, N).astype(float)
+    often = np.repeat(np.arange(N), weights.astype(int))
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    for at in ("path", "posterior"):
+        given = [(X, y, weights), (mapped, y, weights), (X[often], y[often])]
+        fits = [MatchedCoreset(ByHand(), at=at, random_state=0).fit(*one) for one in given]
+        for other in fits[1:]:
+            np.testing.assert_allclose(other.parameters_[0], fits[0].parameters_[0], atol=1e-6)
+        assert (weights[fits[0].indices_] > 0).all()
+
+
+def test_labels_that_a_few_rows_lack_are_coded_as_in_all():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 2))
+    eta = X @ rng.normal(size=(2, 3)) + rng.gumbel(size=(N, 3))
+    y = np.array(["a", "b", "c"])[eta.argmax(axis=1)]
+    matched = MatchedCoreset(Softmax(), at="posterior", random_state=0).fit(X, y)
+    assert matched.classes_.tolist() == ["a", "b", "c"]
+    assert matched.kl_ < 1e-3
+    theta = rng.normal(size=(4, 6))
+    of_all = matched.log_likelihood(theta, X, y)
+    only = np.flatnonzero(y == "c")
+    np.testing.assert_array_equal(matched.log_likelihood(theta, X[only], y[only]), of_all[:, only])
+    own = MatchedCoreset(Logistic(fit_intercept=False), at="posterior", random_state=0).fit(X, y)
+    np.testing.assert_allclose(matched.modes_[0], own.modes_[0], atol=1e-6)
+    with pytest.raises(ValueError, match="y must hold the classes"):
+        matched.log_likelihood(theta, X[:1], ["d"])
+
+
+def test_a_problem_without_labels_says_where_its_search_starts():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(-2, 0.5, (N, 2)), rng.normal(2, 0.5, (N, 2))])
+    matched = MatchedCoreset(GaussianMixture(2), at="posterior", prior=3.0, random_state=0).fit(X)
+    assert matched.kl_ < 1e-3
+    means = GaussianMixture(2).unpack(matched.modes_[0], 2)[1]
+    np.testing.assert_allclose(np.sort(means[:, 0]), [-2, 2], atol=0.1)
+
+
+class Quartic(InTorch):
+    """A penalty that is not quadratic."""
+
+    def penalty(self, theta):
+        return self.l2 * ((theta - 1.0) ** 4).sum()
+
+
+class WrongShape(ByHand):
+    """Losses as a column."""
+
+    def losses(self, theta, X, y):
+        return super().losses(theta, X, y)[:, None]
+
+
+@pytest.mark.parametrize(
+    ("problem", "at", "error", "message"),
+    [
+        (Joint(Logistic(), Logistic()), "path", TypeError, "Joint has no losses of rows"),
+        (Network(lambda: None), "posterior", TypeError, "Network has no losses of rows"),
+        (ByHand, "path", TypeError, "problem must be"),
+        (Problem(), "path", TypeError, "must implement losses, gradients, hessian"),
+        (GaussianMixture(2), "path", ValueError, "strength l2.*GaussianMixture lacks.*posterior"),
+        (Quartic(), "path", ValueError, "quadratic.*Quartic is not: take at='posterior'"),
+        (WrongShape(), "posterior", ValueError, r"WrongShape.losses must give shape \(\d+,\)"),
+        (ByHand(), np.zeros((3, 2)), ValueError, r"ByHand.losses fails at parameters of shape \(2"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_matched_says_why(counts, problem, at, error, message):
+    X, y = counts
+    with pytest.raises(error, match=message):
+        MatchedCoreset(problem, at=at).fit(X, np.minimum(y, 1))
