@@ -56,7 +56,16 @@ class Split:
         return len(self.y)
 
 
-def method_rows(dataset, method, seed, *, about, shares=(), batch_size=1, path=None):
+def method_rows(
+    dataset,
+    method,
+    seed,
+    *,
+    about,
+    shares=(),
+    batch_size=1,
+    path=None,
+):
     """Rows of `score` for one method on one split of one data set: a task of the sweep.
 
     Parameters
@@ -72,7 +81,13 @@ def method_rows(dataset, method, seed, *, about, shares=(), batch_size=1, path=N
     data, l2 = prepare(dataset, about, seed)
     if method == "full":
         return full_data(data, l2)
-    variants = Variants(data, l2, sizes_of(data, shares), seed=seed, outer=about["outer"])
+    variants = Variants(
+        data,
+        l2,
+        sizes_of(data, shares),
+        seed=seed,
+        outer=about["outer"],
+    )
     coresets = {
         "bico": variants.forward,
         "bico batches": partial(variants.forward, batch_size=batch_size),
@@ -106,7 +121,12 @@ def prepare(dataset, about, seed):
 def _prepare(
     dataset, seed, n_rows, n_test, n_train, n_validation, n_landmarks, side, gamma, device
 ):
-    options = dict(n_landmarks=n_landmarks, side=side or None, gamma=gamma or None, device=device)
+    options = dict(
+        n_landmarks=n_landmarks,
+        side=side or None,
+        gamma=gamma or None,
+        device=device,
+    )
     data = image_features(dataset, n_train=n_rows, n_test=n_test, **options)
     data = split(data, n_train=n_train, n_validation=n_validation, seed=seed)
     return data, choose_penalty(data)
@@ -160,7 +180,13 @@ def choose_penalty(data, penalties=PENALTIES):
     classes = int(data.y.max()) + 1
     scores = {}
     for l2 in penalties:
-        theta = train(data.X, data.y, np.ones(len(data)), l2, classes)
+        theta = train(
+            data.X,
+            data.y,
+            np.ones(len(data)),
+            l2,
+            classes,
+        )
         scores[l2] = float(
             np.mean(np.argmax(data.X_val @ theta[1:] + theta[0], axis=1) == data.y_val)
         )
@@ -185,7 +211,15 @@ class Variants:
     outer : "train" or "train+validation" (the paper's Section 5.1)
     """
 
-    def __init__(self, data, l2, sizes, *, seed, outer="train+validation"):
+    def __init__(
+        self,
+        data,
+        l2,
+        sizes,
+        *,
+        seed,
+        outer="train+validation",
+    ):
         self.data = data
         self.problem = Logistic(l2)
         self.sizes = sorted(sizes)
@@ -193,7 +227,12 @@ class Variants:
         self.outer = outer
 
     def _fit(self, **options):
-        options |= dict(rule="linear", weighting="binary", outer=self.outer, random_state=self.seed)
+        options |= dict(
+            rule="linear",
+            weighting="binary",
+            outer=self.outer,
+            random_state=self.seed,
+        )
         selector = BilevelCoreset(self.problem, **options)
         return selector.fit(self.data.X, self.data.y, validation=self._validation())
 
@@ -283,7 +322,13 @@ def score(data, l2, method, chosen):
     rows = []
     for m, (indices, weights) in chosen.items():
         held = weights > 0
-        theta = train(data.X[indices[held]], data.y[indices[held]], weights[held], l2, classes)
+        theta = train(
+            data.X[indices[held]],
+            data.y[indices[held]],
+            weights[held],
+            l2,
+            classes,
+        )
         row = dict(
             method=method, size=m, share=100.0 * m / len(data), n_positive=int(held.sum()), l2=l2
         )
