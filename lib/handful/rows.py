@@ -257,6 +257,7 @@ def are_names(X):
 
 
 def suffix_of(path):
+    """The suffix of the name of a file, in small letters."""
     return Path(os.fsdecode(path)).suffix.lower()
 
 
