@@ -138,6 +138,8 @@ class Selector(Options):
     # rows whose weights estimate every sum: each block draws its share of `size`; a class may get
     # none
     _draws = False
+    # of rows that are drawn: a share of `size` of each block is as good a draw as one of all rows
+    _draws_by_share = True
     # what is chosen depends on the units of the columns: on distances or on a penalty
     _by_scale = False
     # it chooses from a part of the data, where a class that gets no row is no loss yet
@@ -262,8 +264,8 @@ class Selector(Options):
         weights multiply.
 
         The rows chosen from a block stand for it by their weights, so the second choice is among
-        rows that stand for the whole. Draws need no second choice: each block draws its share of
-        `size` (`_draws`).
+        rows that stand for the whole. Most draws need no second choice: each block draws its share
+        of `size` (`_draws`, `_draws_by_share`).
 
         The rows chosen from a block that determine no model, because they are fewer than the
         columns, are no data to choose from again. A selector that needs a model says so by
@@ -272,7 +274,7 @@ class Selector(Options):
         """
         chooser = clone(self._in_a_block())
         seed = int(rng.integers(MAX_SEED))
-        if self._draws:
+        if self._draws and self._draws_by_share:
             _, mass, totals = zip(*blocks.map(_census))
             mass = np.array(mass)
             if not mass.any():
@@ -288,13 +290,19 @@ class Selector(Options):
             union = uniform_rows(blocks, max(blocks.lengths), rng)
             self._fit_rows(union.X, union.y, union.weight)
             return union.ids[self.indices_], self.weights_
-        n_present, chosen = zip(*blocks.map(_chosen_of_block, chooser, seed))
+        n_present, totals, chosen = zip(*blocks.map(_chosen_of_block, chooser, seed))
         check_size(self.size, sum(n_present), blocks.n, repeats=self._repeats)
         union = joined([block for block in chosen if len(block)])
         # fewer than wanted, where optimised weights are zero
         if len(union) <= self.size:
             return union.ids, union.weight
+        # a class that is lost is told of with its share of all rows, not of those chosen so far
+        self._of_a_part = self._draws
         self._fit_blocks(Blocks(union.X, union.y, union.weight))
+        del self._of_a_part
+        if self._draws:
+            drawn = class_totals(take_rows(union.y, self.indices_), self.weights_)
+            self._tell_lost(united(totals), drawn, stacklevel=7)
         return union.ids[self.indices_], self.weights_
 
     def _rows_per_block(self, blocks):
@@ -455,10 +463,11 @@ def _chosen_of_block(block, selector, seed):
     block = block.of_positive_weight()
     size = selector.size
     n_present = len(block)
+    totals = class_totals(block.y, block.weight) if selector._draws else None
     if hasattr(selector, "select_one_class") and of_one_class(block.y, None):
         size *= OF_ONE_CLASS
     if n_present > size:
         block = reduced([block], selector, size, np.random.default_rng([seed, int(block.ids[0])]))
         # optimised weights may be 0
         block = block.of_positive_weight()
-    return n_present, block
+    return n_present, totals, block

@@ -1,16 +1,19 @@
 """Balanced draws: right probabilities, totals that are kept, against plainer draws and a cube
 method row by row."""
 
+from decimal import Decimal
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
 import pytest
-from handful.baselines import BalancedCoreset, StratifiedCoreset, UniformCoreset
+from handful.baselines import BalancedCoreset, StratifiedCoreset, UniformCoreset, cube
 from handful.baselines.balanced import inclusion_probabilities, leading_columns
 from handful.baselines.cube import cube_sample
+from handful.blocks import Blocks
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 
 
 def row_by_row(columns, probabilities, rng):
@@ -65,7 +68,7 @@ def test_each_row_is_drawn_with_its_probability():
     rng = np.random.default_rng(0)
     probabilities = inclusion_probabilities(rng.gamma(2.0, size=25), 8)
     columns = np.column_stack([probabilities, rng.normal(size=(25, 3))])
-    n_draws = 3000
+    n_draws = 1000
     counts = np.zeros(25)
     for _ in range(n_draws):
         counts[cube_sample(columns, probabilities, rng)] += 1
@@ -244,3 +247,166 @@ def test_rows_that_are_no_table_need_a_function():
         BalancedCoreset(10).fit(images)
     flat = BalancedCoreset(10, by=lambda X: X.reshape(len(X), -1), random_state=0).fit(images)
     assert len(flat.indices_) == 10
+
+
+def in_rows(few, w, full, scale):
+    """How many rows of the sample a total is off by."""
+    return np.abs(w @ few - full.sum(axis=0)) * len(w) / len(full) / scale
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_column_is_within_one_row_on_random_tables(seed):
+    """Three words, a share of each, and three numbers: fifteen totals at once."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(300, 3000))
+    words = [rng.integers(0, k, n) for k in (2, 3, 4)]
+    columns = np.column_stack([*(np.eye(k)[v] for k, v in zip((2, 3, 4), words, strict=True))])
+    numbers = rng.standard_t(4, size=(n, 3))
+    table = pd.DataFrame(
+        {f"word {i}": np.array(list("abcd"))[v] for i, v in enumerate(words)}
+        | {f"number {i}": numbers[:, i] for i in range(3)}
+    )
+    selector = BalancedCoreset(60, random_state=seed).fit(table)
+    drawn = selector.indices_
+    w = selector.weights_
+    # one of 144 totals may be off by a little more, as rows are whole
+    assert in_rows(columns[drawn], w, columns, 1.0).max() < 1.2
+    largest = np.abs(numbers - numbers.mean(axis=0)).max(axis=0)
+    assert (in_rows(numbers[drawn], w, numbers, largest) < 1).all()
+
+
+def test_landings_are_nearer_than_a_single_walk(monkeypatch):
+    """The mean over draws of the largest error among twelve totals, with and without a choice."""
+    rng = np.random.default_rng(0)
+    probabilities = np.full(120, 0.25)
+    columns = np.column_stack([probabilities, rng.normal(size=(120, 11))])
+
+    def worst():
+        drawn = [cube_sample(columns, probabilities, rng) for _ in range(80)]
+        return np.mean([np.abs(total_error(columns, probabilities, one)).max() for one in drawn])
+
+    chosen = worst()
+    monkeypatch.setattr(cube, "N_LANDINGS", 1)
+    assert chosen < 0.8 * worst()
+
+
+def test_rows_in_many_blocks_are_balanced_as_rows_in_memory_are():
+    rng = np.random.default_rng(12)
+    n = 6000
+    X = rng.normal(size=(n, 4)) + np.linspace(0, 3, n)[:, None]
+    y = np.where(rng.random(n) < 0.3, "rare", "often")
+
+    def off(**how):
+        found = []
+        for seed in range(4):
+            selector = BalancedCoreset(50, random_state=seed).fit(*how["rows"])
+            found.append(selector.weights_ @ X[selector.indices_] / n - X.mean(axis=0))
+            assert abs(np.count_nonzero(y[selector.indices_] == "rare") - 15) <= 2
+        return np.sqrt(np.mean(np.square(found)))
+
+    assert off(rows=(Blocks(X, y, rows=300),)) < 2 * off(rows=(X, y))
+
+
+def test_weights_of_any_size_change_no_draw():
+    rng = np.random.default_rng(13)
+    X = rng.normal(size=(300, 3))
+    weights = rng.gamma(1.0, size=300)
+    chosen = [
+        BalancedCoreset(30, random_state=0).fit(X, sample_weight=weights * scale)
+        for scale in (1.0, 1e-300, 1e300)
+    ]
+    for other in chosen[1:]:
+        np.testing.assert_array_equal(other.indices_, chosen[0].indices_)
+
+
+def _months(n):
+    return pd.period_range("1990-01", periods=n, freq="M")
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pd.date_range("2020-01-01", periods=400, tz="Europe/Paris"),
+        pd.date_range("2020-01-01", periods=400).date,
+        pd.to_timedelta(np.arange(400), unit="h"),
+        _months(400),
+        [Decimal(i) for i in range(400)],
+        np.arange(400) * 1e300,
+    ],
+    ids=["zone", "date", "delta", "month", "decimal", "huge"],
+)
+def test_what_can_be_ordered_is_a_number(times):
+    table = pd.DataFrame({"when": times})
+    places = np.arange(400)
+    found = [
+        places[BalancedCoreset(20, random_state=seed).fit(table).indices_].mean()
+        for seed in range(10)
+    ]
+    # the mean of 20 of 400 places at random is off by 25
+    assert np.sqrt(np.mean((np.array(found) - places.mean()) ** 2)) < 10
+
+
+def test_infinity_is_named_with_its_column():
+    table = pd.DataFrame({"a": [1.0, np.inf, 2.0, 3.0]})
+    with pytest.raises(ValueError, match="column 'a' holds infinity in 1 of 4 rows"):
+        BalancedCoreset(2).fit(table)
+
+
+def test_a_number_in_a_tuple_is_balanced_within_each_cell():
+    rng = np.random.default_rng(14)
+    table = pd.DataFrame({"town": rng.choice(["n", "s"], 2000), "age": rng.normal(40, 12, 2000)})
+    selector = BalancedCoreset(80, by=("town", "age"), random_state=0).fit(table)
+    assert selector.n_balanced_ == 3
+    few = table.iloc[selector.indices_]
+    means = few.groupby("town")["age"].mean() - table.groupby("town")["age"].mean()
+    # of forty rows at random it is off by 2
+    assert means.abs().max() < 1
+
+
+def test_whole_numbers_of_a_tuple_are_categories():
+    rooms = np.repeat([1, 2, 9], [500, 300, 200])
+    few = rooms[BalancedCoreset(10, by=(0,), random_state=0).fit(rooms[:, None]).indices_]
+    np.testing.assert_array_equal(np.bincount(few)[[1, 2, 9]], [5, 3, 2])
+
+
+@pytest.mark.parametrize(
+    "by", [["a", "b"], np.array(["a", "b"]), pd.Index(["a", "b"]), ("a", "b"), [("a", "b")]]
+)
+def test_columns_are_named_by_any_list(by):
+    rng = np.random.default_rng(15)
+    table = pd.DataFrame({"a": rng.choice(["x", "y"], 90), "b": rng.choice(["u", "v"], 90)})
+    selector = BalancedCoreset(20, by=by, random_state=0).fit(table)
+    assert selector.n_balanced_ == (3 if isinstance(by, tuple) or isinstance(by[0], tuple) else 2)
+
+
+def test_a_tuple_that_is_a_name_is_one_column():
+    names = pd.MultiIndex.from_tuples([("a", "x"), ("a", "y")])
+    table = pd.DataFrame(np.random.default_rng(16).normal(size=(50, 2)), columns=names)
+    assert BalancedCoreset(10, by=("a", "x")).fit(table).n_balanced_ == 1
+    assert BalancedCoreset(10, by=[("a", "x")]).fit(table).n_balanced_ == 1
+
+
+@pytest.mark.parametrize("by", [True, [True, False], (), 0.5])
+def test_what_is_no_column_is_named(by):
+    with pytest.raises(ValueError, match="by must be a column of X, got by="):
+        BalancedCoreset(2, by=by).fit(np.eye(4))
+
+
+def test_an_empty_list_balances_y_alone():
+    y = np.repeat(["often", "seldom"], [60, 40])
+    selector = BalancedCoreset(10, by=[], random_state=0).fit(np.zeros((100, 3)), y)
+    assert np.count_nonzero(y[selector.indices_] == "often") == 6
+
+
+def test_a_named_column_of_which_nothing_can_be_balanced_is_told():
+    table = pd.DataFrame({"id": [f"row {i}" for i in range(60)], "same": "one"})
+    with pytest.warns(UserWarning, match="by='id' is not balanced: no value of it can expect"):
+        BalancedCoreset(10, by=["id", "same"]).fit(table)
+
+
+def test_a_function_may_give_a_sparse_matrix_and_must_give_numbers():
+    X = sparse.random_array((100, 8), density=0.3, rng=0, format="csr")
+    selector = BalancedCoreset(30, by=lambda X: X[:, :3], random_state=0).fit(X)
+    assert selector.n_balanced_ == 3
+    with pytest.raises(ValueError, match=r"by\(X\) must be finite numbers .* got <U1 of"):
+        BalancedCoreset(30, by=lambda X: np.full((100, 1), "a")).fit(X)

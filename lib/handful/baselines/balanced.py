@@ -1,18 +1,21 @@
 """Balanced sampling: random rows whose estimated totals of chosen columns are those of all rows."""
 
+import warnings
 from dataclasses import KW_ONLY
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from numbers import Real
 from typing import Annotated, Any
 
 import numpy as np
+from scipy import sparse
 from scipy.linalg import eigh
-from sklearn.utils.multiclass import type_of_target
 
 from handful.baselines.cube import cube_sample
-from handful.baselines.stratified import codes, column_of, is_missing
+from handful.baselines.stratified import codes, column_of, names_of
 from handful.coreset import SizedSelector
 from handful.options import integer
-from handful.tables import as_array, take_rows
+from handful.tables import as_array, is_missing, take_rows
 
 MAX_COLUMNS = 2000
 """Most columns whose correlations are computed: a matrix of 32 MB, and some seconds for its
@@ -23,29 +26,32 @@ of them."""
 
 
 class BalancedCoreset(SizedSelector):
-    """Random rows that keep the means and the shares of several columns, up to a fraction of one
-    row.
+    """Random rows that keep the means and the shares of several columns, up to about one row.
 
     The cube method (Deville and Tillé 2004) draws rows with given inclusion probabilities, so that
     every weighted sum is estimated without bias, and among all such draws takes one whose estimated
     totals of the balanced columns are the totals of all rows. What is left is the rounding of its
-    last steps, about one row in each column.
+    last steps: in a column less than what one row contributes, and seldom more in the worst of
+    twenty.
 
-    A number is balanced in its powers up to `degree`, a word or a category in the share of each
-    value, a tuple of columns in the share of each combination of their values; y too, where `fit`
-    gets one. Values that can expect less than one row of the sample count as one. Missing values
-    are a category of their own, and a number that is missing counts as the mean besides. As `size`
-    rows can balance about half as many columns well, more than that are replaced by their leading
-    principal components.
+    A number or a time is balanced in its powers up to `degree`, a word or a category in the share
+    of each value, a tuple of columns in the share of each combination of their values; y too, where
+    `fit` gets one. In a tuple and in y, whole numbers that repeat count as categories, as in
+    ``("rooms",)``; other numbers are balanced within each combination. Values that can expect less
+    than one row of the sample count as one. Missing values are a category of their own, and a
+    number that is missing counts as the mean besides. As `size` rows can balance about half as many
+    columns well, more than that are replaced by their leading principal components.
+
+    Of rows in blocks, `size` are drawn from each, and `size` of all these: balanced twice.
 
     Parameters
     ----------
     size : int, default=100
         Number of rows m.
-    by : column, tuple of columns, list of both, function or None, default=None What is balanced
-        beside y: columns by their name in a data frame or by their position; a tuple stands for the
-        cells of several columns; ``by(X)`` of a function is a float array of shape (n, k). None
-        takes every column. Earlier columns are balanced better than later ones.
+    by : column, tuple of columns, list of both, function or None, default=None
+        What is balanced beside y: columns by their name in a data frame or by their position; a
+        tuple stands for the cells of several columns; ``by(X)`` of a function is a float array of
+        shape (n, k). None takes every column, an empty list none.
     degree : int, default=1
         The highest power of a number that is balanced: 1 keeps the mean, 2 the variance, too.
     random_state : int, Generator or None, default=None
@@ -54,7 +60,8 @@ class BalancedCoreset(SizedSelector):
     ----------
     indices_ : int array of shape (m,)
         The rows, ascending.
-    weights_ : float array of shape (m,) ``sample_weight`` over the probability that the row is
+    weights_ : float array of shape (m,)
+        ``sample_weight`` over the probability that the row is
         drawn, which is proportional to ``sample_weight`` and at most 1: equal weights n / m where
         all rows count alike.
     n_balanced_ : int
@@ -89,6 +96,8 @@ class BalancedCoreset(SizedSelector):
     _takes_sparse = True
     _reads = False
     _draws = True
+    # the rounding of many small draws would add up
+    _draws_by_share = False
     _ranks = False
 
     _: KW_ONLY
@@ -97,26 +106,21 @@ class BalancedCoreset(SizedSelector):
 
     def _select(self, X, y, sample_weight, rng):
         present = np.flatnonzero(sample_weight)
-        weights = sample_weight[present]
+        # their scale changes no draw, and squares of huge ones would be infinite
+        weights = sample_weight[present] / sample_weight.max()
         features = self._features(take_rows(X, present), take_rows(y, present))
-        features = leading_columns(features, weights, most=max(1, self.size // 2))
-        self.n_balanced_ = features.shape[1]
+        balanced = leading_columns(features, weights, most=max(1, self.size // 2))
+        self.n_balanced_ = balanced.shape[1]
         probabilities = inclusion_probabilities(weights, self.size)
-        columns = np.column_stack([probabilities, weights, weights[:, None] * features])
-        drawn = cube_sample(columns, probabilities, rng)
-        return present[drawn], weights[drawn] / probabilities[drawn]
+        columns = np.column_stack([probabilities, weights, weights[:, None] * balanced])
+        centred = weights[:, None] * (features - np.average(features, axis=0, weights=weights))
+        drawn = cube_sample(columns, probabilities, rng, judged=in_rows(centred, probabilities))
+        return present[drawn], sample_weight[present[drawn]] / probabilities[drawn]
 
     def _features(self, X, y):
         """The columns to balance, before any is left out: float array of shape (n, k)."""
         if callable(self.by):
-            features = np.asarray(self.by(X), dtype=np.float64)
-            if features.ndim != 2 or len(features) != X.shape[0] or not np.isfinite(features).all():
-                raise ValueError(
-                    f"by(X) must be finite numbers of shape ({X.shape[0]}, k), got shape "
-                    f"{features.shape}"
-                    f"{'' if np.isfinite(features).all() else ' with NaN or infinity'}."
-                )
-            return features
+            return _checked_features(self.by(X), X.shape[0])
         if len(X.shape) == 1:
             # a list or a column of words: one column
             X = np.reshape(as_array(X), (-1, 1))
@@ -125,37 +129,63 @@ class BalancedCoreset(SizedSelector):
                 f"X must be a table, shape (n, d), got shape {tuple(X.shape)}: give a function, "
                 "such as by=lambda X: X.reshape(len(X), -1)."
             )
-        parts = []
-        for column in self._columns(X):
-            if isinstance(column, tuple):
-                parts.append(shares(_cells(X, column), self.size))
-            else:
-                parts.append(described(column_of(X, column), self.size, self.degree))
+        parts = [self._features_of(X, column) for column in self._columns(X)]
         if y is not None:
-            targets = as_array(y)
-            for target in targets.reshape(len(targets), -1).T:
-                if _holds_classes(target, self.size):
-                    parts.append(shares(target, self.size))
-                else:
-                    parts.append(described(target, self.size, self.degree))
-        features = np.column_stack(parts)
+            parts.append(combinations([(repr("y"), as_array(y))], self.size, self.degree))
+        features = np.column_stack([np.empty((X.shape[0], 0)), *parts])
         _check_n_columns(features.shape[1])
+        return features
+
+    def _features_of(self, X, column):
+        """What is balanced of a column or of a tuple of columns: float array of shape (n, k)."""
+        several = column if _is_several(X, column) else (column,)
+        values = [(f"column {one!r}", column_of(X, one)) for one in several]
+        if several is column:
+            features = combinations(values, self.size, self.degree)
+        else:
+            features = described(values[0][1], self.size, self.degree, values[0][0])
+        is_lost = (features == features[:1]).all()
+        if self.by is not None and is_lost and any(codes(one).any() for _, one in values):
+            warnings.warn(
+                f"by={column!r} is not balanced: no value of it can expect one of the "
+                f"size={self.size} rows.",
+                stacklevel=7,
+            )
         return features
 
     def _columns(self, X):
         if self.by is None:
             _check_n_columns(X.shape[1])
-            return range(X.shape[1])
-        return self.by if isinstance(self.by, list) else [self.by]
+            return names_of(X) or range(X.shape[1])
+        # an array or an index of names is a list of them
+        by = self.by.tolist() if hasattr(self.by, "tolist") else self.by
+        return by if isinstance(by, list) else [by]
 
 
-def _cells(X, columns):
-    """A number for each combination of values of several columns: int array of shape (n,)."""
-    cells = np.zeros(X.shape[0], dtype=np.intp)
-    for column in columns:
-        values = codes(column_of(X, column))
-        cells = codes(cells * (values.max() + 1) + values)
-    return cells
+def _is_several(X, column):
+    """Whether a tuple stands for several columns, not for one whose name it is."""
+    return isinstance(column, tuple) and len(column) > 0 and column not in names_of(X)
+
+
+def _checked_features(features, n):
+    """What a function gave for n rows, as a float array of shape (n, k); ValueError where it is
+    none."""
+    if sparse.issparse(features):
+        features = features.toarray()
+    features = np.asarray(features)
+    is_table = features.ndim == 2 and len(features) == n and features.dtype.kind in "biuf"
+    if not is_table:
+        raise ValueError(
+            f"by(X) must be finite numbers of shape ({n}, k), got {features.dtype} of shape "
+            f"{features.shape}."
+        )
+    features = features.astype(np.float64)
+    if not np.isfinite(features).all():
+        raise ValueError(
+            f"by(X) must be finite numbers of shape ({n}, k), got shape {features.shape} with NaN "
+            "or infinity."
+        )
+    return features
 
 
 def _check_n_columns(n_columns):
@@ -185,7 +215,7 @@ def inclusion_probabilities(weights, size):
         is_certain |= above
 
 
-def described(values, size, degree):
+def described(values, size, degree, name):
     """What is balanced of one column: powers of numbers, or the shares of values, shape (n, k).
 
     Parameters
@@ -193,18 +223,53 @@ def described(values, size, degree):
     values : array or column of shape (n,)
     size : int, of the sample
     degree : int, the highest power
+    name : str, of the column, for errors
     """
     numbers = _as_numbers(values)
     if numbers is None:
         return shares(values, size)
+    if np.isinf(numbers).any():
+        raise ValueError(
+            f"{name} holds infinity in {np.count_nonzero(np.isinf(numbers)):,} of {len(numbers):,} "
+            "rows, so that it has no mean to balance: replace it, or leave the column out of `by`."
+        )
     missing = np.isnan(numbers)
     if missing.all():
         return np.ones((len(numbers), 1))
+    # so that squares of huge numbers are finite
+    numbers = numbers / (np.abs(numbers[~missing]).max() or 1.0)
     centre = numbers[~missing].mean()
     scale = numbers[~missing].std() or 1.0
     standardised = np.where(missing, 0.0, (numbers - centre) / scale)
     powers = [standardised**power for power in range(1, degree + 1)]
     return np.column_stack([*powers, missing] if missing.any() else powers)
+
+
+def combinations(columns, size, degree):
+    """What is balanced of several columns together, and of classes: shape (n, k).
+
+    The share of each combination of values, and of numbers with more values than that their powers
+    within each, and the products of these.
+
+    Parameters
+    ----------
+    columns : list of tuples of a name for errors and values of shape (n,)
+    size : int, of the sample
+    degree : int, the highest power of a number
+    """
+    cells = np.zeros(len(columns[0][1]), dtype=np.intp)
+    numbers = []
+    for name, values in columns:
+        if _are_classes(values, size):
+            numbered = codes(values)
+            cells = codes(cells * (numbered.max() + 1) + numbered)
+        else:
+            numbers.append(described(values, size, degree, name))
+    features = shares(cells, size)
+    for powers in numbers:
+        products = features[:, :, None] * powers[:, None, :]
+        features = np.column_stack([features, products.reshape(len(cells), -1)])
+    return features
 
 
 def shares(values, size):
@@ -231,10 +296,12 @@ def leading_columns(features, weights, most):
     most : int
     """
     share = weights / weights.sum()
+    # so that squares of huge numbers are finite
+    largest = np.abs(features).max(axis=0, initial=0.0)
+    features = features / np.where(largest > 0, largest, 1.0)
     centred = features - share @ features
     deviation = np.sqrt(share @ centred**2)
-    largest = np.abs(features).max(axis=0)
-    varies = deviation > 1e-12 * largest
+    varies = deviation > 1e-12
     standard = centred[:, varies] / deviation[varies]
     correlations = (standard * share[:, None]).T @ standard
     independent = _independent(correlations)
@@ -258,6 +325,13 @@ def _independent(correlations):
     return independent
 
 
+def in_rows(columns, probabilities):
+    """Columns in a unit in which one row of a sample contributes at most 1 to a total: shape (n,
+    k)."""
+    largest = np.abs(columns / probabilities[:, None]).max(axis=0, initial=0.0)
+    return columns / np.where(largest > 0, largest, 1.0)
+
+
 def _as_numbers(values):
     """A column of numbers or times as floats, NaN where one is missing; None if it holds anything
     else."""
@@ -268,16 +342,34 @@ def _as_numbers(values):
         return array.astype(np.float64)
     if array.dtype.kind != "O":
         return None
-    is_number = [isinstance(v, Real) and not isinstance(v, bool) for v in array]
-    missing = np.array([is_missing(v) for v in array])
-    if not np.all(is_number | missing):
+    numbers = [np.nan if is_missing(value) else _number(value) for value in array]
+    return None if None in numbers else np.array(numbers)
+
+
+def _number(value):
+    """A number or a time (in seconds, a period by its place) as a float; None for anything else."""
+    if isinstance(value, bool):
         return None
-    return np.array([np.nan if gone else float(v) for v, gone in zip(array, missing, strict=True)])
+    if isinstance(value, Real | Decimal):
+        return float(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, datetime):
+        # without a zone as if in UTC, whatever the zone of this machine
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    if isinstance(value, date):
+        return float(value.toordinal())
+    # of a pandas Period
+    ordinal = getattr(value, "ordinal", None)
+    return float(ordinal) if isinstance(ordinal, int) else None
 
 
-def _holds_classes(target, size):
-    """Whether the entries of y are classes: words, or few enough integers that each may have two
+def _are_classes(values, size):
+    """Whether values are classes: words, or few enough whole numbers that each may have two
     rows."""
-    kind = type_of_target(target)
-    is_discrete = kind in ("binary", "multiclass")
-    return is_discrete and (target.dtype.kind not in "iuf" or 2 * len(np.unique(target)) <= size)
+    numbers = _as_numbers(values)
+    if numbers is None:
+        return True
+    present = numbers[~np.isnan(numbers)]
+    is_whole = (present == np.floor(present)).all()
+    return bool(is_whole) and 2 * len(np.unique(present)) <= size

@@ -2,6 +2,7 @@
 ones."""
 
 import numpy as np
+from scipy.optimize import linprog
 
 GROUP_ENTRIES = 1 << 21
 """Entries of the null vectors of all groups that are moved at the same time: 16 MiB."""
@@ -12,17 +13,26 @@ DECIDED = 1e-9
 """A probability this close to 0 or 1 is 0 or 1."""
 NEGLIGIBLE = 1e-11
 """An entry of a direction that is smaller than this, beside its largest one, is rounding."""
+N_LANDINGS = 500
+"""Most landings between which a linear programme chooses: more keep totals little better."""
+PER_UNDECIDED = 50
+"""Landings for each row that is undecided, as few rows have few different ones."""
+STEEP = 6
+"""The power of the largest error of a total that the programme minimises: the worst landings
+count."""
 
 
-def cube_sample(columns, probabilities, rng):
+def cube_sample(columns, probabilities, rng, *, judged=None):
     """Draw a sample with given inclusion probabilities that keeps the totals of some columns.
 
     The cube method (Deville and Tillé 2004): the vector of probabilities moves at random, without a
     drift, inside the unit cube and along directions that change no estimated total, until its
     entries are 0 or 1 (the flight). When fewer rows are undecided than there are columns, no such
-    direction is left; the last column is dropped, and the flight goes on (the landing). As Chauvet
-    and Tillé (2006) do, the flight takes few rows at a time: groups of twice as many rows as
-    columns, all groups at once. Time: about ``10 n q**2`` operations.
+    direction is left, and these rows land: many landings, each of which drops the last column, then
+    the one before it, and so on, are given chances by a linear programme, so that totals are kept
+    as well as possible on average and each row still has its probability. As Chauvet and Tillé
+    (2006) do, the flight takes few rows at a time: groups of twice as many rows as columns, all
+    groups at once. Time: about ``10 n q**2`` operations.
 
     Parameters
     ----------
@@ -32,6 +42,8 @@ def cube_sample(columns, probabilities, rng):
     probabilities : float array, shape (n,)
         Inclusion probabilities, above 0 and at most 1.
     rng : numpy.random.Generator
+    judged : float array, shape (n, k), or None for `columns`
+        The totals that the landing keeps, in units in which an error of 1 weighs as much in each.
 
     Returns
     -------
@@ -50,11 +62,53 @@ def cube_sample(columns, probabilities, rng):
         _fly(constraints, state, undecided, group_size, rng)
         undecided = undecided[(state[undecided] > 0) & (state[undecided] < 1)]
     if len(undecided):
-        flight, landing = _directions(constraints[undecided][None])
-        state[undecided] = _walk(
-            state[undecided][None], np.concatenate([flight, landing], axis=2), rng
-        )[0]
+        flight, _ = _directions(constraints[undecided][None])
+        state[undecided] = _walk(state[undecided][None], flight, rng)[0]
+        undecided = undecided[(state[undecided] > 0) & (state[undecided] < 1)]
+    if len(undecided):
+        totals = columns if judged is None else judged
+        rows = totals / probabilities[:, None]
+        decided = np.flatnonzero(state == 1)
+        error = rows[decided].sum(axis=0) - totals.sum(axis=0)
+        state[undecided] = _land(
+            state[undecided], constraints[undecided], rows[undecided], error, rng
+        )
     return np.flatnonzero(state > 0.5)
+
+
+def _land(state, constraints, rows, error, rng):
+    """One of many landings of the last undecided rows: shape (size,), 0 or 1.
+
+    Each landing has the expectation `state`, and so has their mean; the programme gives them
+    chances with the same mean, of which none is likelier to leave large errors.
+
+    Parameters
+    ----------
+    state : float array, shape (size,), between 0 and 1
+    constraints : float array, shape (size, q)
+    rows : float array, shape (size, k); what each row adds to the totals if it is drawn
+    error : float array, shape (k,); of the totals without these rows
+    """
+    flight, landing = _directions(constraints[None])
+    directions = np.concatenate([flight, landing], axis=2)
+    n_undecided = len(state)
+    most = max(1, GROUP_ENTRIES // n_undecided**2)
+    n_landings = min(N_LANDINGS, PER_UNDECIDED * n_undecided, most)
+    landings = _walk(
+        np.repeat(state[None], n_landings, axis=0),
+        np.repeat(directions, n_landings, axis=0),
+        rng,
+    )
+    worst = np.abs(error + landings @ rows).max(axis=1, initial=0.0)
+    if worst.max() == 0:
+        return landings[0]
+    programme = linprog(
+        (worst / worst.max()) ** STEEP,
+        A_eq=np.vstack([landings.T, np.ones(n_landings)]),
+        b_eq=np.append(landings.mean(axis=0), 1.0),
+    )
+    chances = np.maximum(programme.x, 0.0)
+    return landings[rng.choice(n_landings, p=chances / chances.sum())]
 
 
 def _fly(constraints, state, undecided, group_size, rng):

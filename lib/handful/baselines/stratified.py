@@ -190,6 +190,13 @@ def codes(values):
     return np.argsort(np.argsort(first))[inverse]
 
 
+def names_of(X):
+    """The names of the columns of a frame; an empty list of what has none."""
+    # arrow's word, and that of other frames
+    names = getattr(X, "column_names", getattr(X, "columns", None))
+    return [] if names is None else list(names)
+
+
 def column_of(X, by):
     """A column of X, by its name in a data frame or its position: what the frame gives, or an array
     of shape (n,)."""
@@ -198,12 +205,11 @@ def column_of(X, by):
             f"by={by!r} must be a column of X, but rows of shape {X.shape[1:]} have none: give y "
             "instead."
         )
-    # arrow's word, and that of other frames
-    names = getattr(X, "column_names", getattr(X, "columns", None))
-    names = [] if names is None else list(names)
+    names = names_of(X)
+    is_place = isinstance(by, Integral) and not isinstance(by, bool)
     if by in names:
         by = names.index(by)
-    elif not isinstance(by, Integral) or not -X.shape[1] <= by < X.shape[1]:
+    elif not is_place or not -X.shape[1] <= by < X.shape[1]:
         known = f"its columns are {names}" if names else "its columns have no names"
         raise ValueError(
             f"by must be a column of X, got by={by!r} for {X.shape[1]} columns; {known}."
