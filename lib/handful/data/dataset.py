@@ -18,7 +18,7 @@ class Dataset:
     Attributes
     ----------
     X : array, shape (n, d), in the dtype of the source: images are uint8, so widen before
-        subtracting
+        subtracting; None where the source is several tables, which `extra` holds
     y : labels (int64) or targets (float64), shape (n,); None where the source has none
     X_test, y_test : the official test set, None where there is none
     name : str; of a pair of classes "digits[4,9]"
@@ -30,7 +30,7 @@ class Dataset:
         of X_test
     """
 
-    X: np.ndarray
+    X: np.ndarray | None
     y: np.ndarray | None
     X_test: np.ndarray | None
     y_test: np.ndarray | None
@@ -43,7 +43,9 @@ class Dataset:
 
     @property
     def rows(self):
-        """Rows that are here, training and test together."""
+        """Rows that are here, training and test together; of several tables their number."""
+        if self.X is None:
+            return len(self.extra)
         return len(self.X) + (0 if self.X_test is None else len(self.X_test))
 
     @property
@@ -53,6 +55,8 @@ class Dataset:
         return self.about.level(self.rows)
 
     def __repr__(self):
+        if self.X is None:
+            return f"Dataset({self.name!r}, tables {', '.join(self.extra)})"
         test = "" if self.X_test is None else f", X_test {self.X_test.shape}"
         return f"Dataset({self.name!r}, X {self.X.shape} {self.X.dtype}{test})"
 
