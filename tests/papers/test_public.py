@@ -9,8 +9,10 @@ import pytest
 import torch
 from handful_papers.claims import Run
 from handful_papers.entries import figure_entry
-from handful_papers.public import coreax_mnist, dattri_lds, dattri_mlp, opendataval
+from handful_papers.public import benchmark_items, coreax_mnist, dattri_lds, dattri_mlp, opendataval
 from handful_papers.verdicts import judge_all
+from sklearn.decomposition import PCA
+from sklearn.linear_model import Ridge
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -183,3 +185,68 @@ def test_medoids_are_judged_against_the_best_solver_of_each_size(lead, verdict):
     run = Run(pd.DataFrame(rows), {"dataset": "mnist"}, {}, "laptop", ("mnist",))
     judged = judge_all(figure_entry("public/coreax_mnist")["claim"], run, coreax_mnist.evidence)
     assert [claim["verdict"] for claim in judged[:1]] == [verdict]
+
+
+# --- questions of a benchmark
+
+
+def judged_by_few():
+    full = benchmark_items.scores(benchmark_items.MADE)
+    rng = np.random.default_rng(0)
+    rows, judged = benchmark_items.models(full, benchmark_items.INTERPOLATION, rng)
+    return full[rows], full[judged], rng.permutation(full.shape[1])[:30]
+
+
+def test_the_estimate_is_by_scikit_learns_ridge_and_its_error_of_questions_left_out():
+    known, judged, asked = judged_by_few()
+    estimated, error = benchmark_items.regression_estimate(known, judged[:, asked], asked)
+    n = known.shape[1]
+    rest = np.setdiff1d(np.arange(n), asked)
+    residuals = np.empty((len(judged), 30))
+    for model, answers in enumerate(judged):
+        fit = Ridge(alpha=benchmark_items.ALPHA).fit(known[:, asked].T, answers[asked])
+        predicted = fit.predict(known.T)
+        share = 1 / (1 + 30 / len(rest))
+        gain = (predicted[rest].mean() - predicted[asked].mean()) * share
+        assert estimated[model] == pytest.approx(answers[asked].mean() + gain)
+        for place, question in enumerate(asked):
+            others = np.delete(asked, place)
+            fit = Ridge(alpha=benchmark_items.ALPHA).fit(known[:, others].T, answers[others])
+            residuals[model, place] = answers[question] - fit.predict(known[:, [question]].T)[0]
+    spread = residuals.std(axis=1, ddof=1) / np.sqrt(30) * np.sqrt(1 - 30 / n)
+    np.testing.assert_allclose(error, spread)
+
+
+def test_all_questions_tell_the_accuracy_itself():
+    known, judged, _ = judged_by_few()
+    every = np.arange(known.shape[1])
+    estimated, error = benchmark_items.regression_estimate(known, judged, every)
+    np.testing.assert_allclose(estimated, judged.mean(axis=1))
+    np.testing.assert_allclose(error, 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("split", [benchmark_items.INTERPOLATION, benchmark_items.EXTRAPOLATION])
+def test_no_model_is_known_and_judged_and_extrapolation_judges_the_best(split):
+    full = benchmark_items.scores(benchmark_items.MADE)
+    known, judged = benchmark_items.models(full, split, np.random.default_rng(0))
+    assert set(known).isdisjoint(judged)
+    if split == benchmark_items.EXTRAPOLATION:
+        accuracy = full.mean(axis=1)
+        assert accuracy[known].max() <= accuracy[judged].min()
+
+
+def test_anchor_points_are_one_of_each_group_of_questions_that_are_answered_alike():
+    rng = np.random.default_rng(0)
+    groups = np.repeat(rng.integers(0, 2, (40, 4)), [5, 10, 20, 65], axis=1)
+    chosen, shares = benchmark_items.anchors(groups, 4, np.random.default_rng(0))
+    assert len({tuple(groups[:, question]) for question in chosen}) == 4
+    np.testing.assert_allclose(sorted(shares), [0.05, 0.1, 0.2, 0.65])
+
+
+def test_components_are_those_of_scikit_learn_up_to_sign():
+    known, _, _ = judged_by_few()
+    found = benchmark_items.components(known, 3)
+    plain = PCA(3).fit_transform(known.T)
+    plain = plain / plain.std(axis=0)
+    np.testing.assert_allclose(np.abs(found[:, 1:]), np.abs(plain), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(found[:, 0], known.mean(axis=0))
