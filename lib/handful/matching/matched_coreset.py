@@ -626,7 +626,7 @@ def _sides(block):
     check_rows(block.X)
     if block.y is not None:
         check_labels(block.y)
-    return block.y, block.weights
+    return block.y, block.weight
 
 
 @np.errstate(invalid="ignore")

@@ -93,9 +93,9 @@ def path_excess(rows, few, low, high, tol):
     return float(worst)
 
 
-def best_for(rows, penalty, start):
-    """Maximum of the log-likelihood less ``theta' penalty theta / 2``, shape (p,)."""
-    less = quadratic(penalty)
+def best_for(rows, precision, start):
+    """Maximum of the log-likelihood less ``theta' precision theta / 2``, shape (p,)."""
+    less = quadratic(precision)
     return newton(lambda theta: rows.expansion(theta) + less(theta), start)[1]
 
 
