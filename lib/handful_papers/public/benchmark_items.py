@@ -2,6 +2,7 @@
 asked the others, on the protocol of benchmark-prediction."""
 
 import time
+from functools import cache
 
 import numpy as np
 from handful import BalancedCoreset, StratifiedCoreset
@@ -22,6 +23,7 @@ ALTERNATIVES = ("aipw", "strata")
 ROUNDS = 30
 
 
+@cache
 def scores(dataset):
     """Which questions each model answers: float array of 0 and 1, shape (models, questions).
 
@@ -156,7 +158,7 @@ def estimates(full, split, seed, *, size, n_components, more):
     start = time.process_time()
     chosen = order[:size]
     answers = judged[:, chosen]
-    keep("random", chosen, answers.mean(axis=1), start, standard_error(answers, n_questions))
+    keep("sample", chosen, answers.mean(axis=1), start, standard_error(answers, n_questions))
     start = time.process_time()
     learnt = RidgeCV().fit(known[:, chosen], known.mean(axis=1))
     keep("learn", chosen, learnt.predict(answers), start)
@@ -228,7 +230,7 @@ def evidence(run):
     means = gaps.groupby(["split", "seed"]).mean()
     covered = rows[rows.method == "balanced"].groupby(["split", "seed"]).covered.mean()
     extrapolated = gaps.loc[EXTRAPOLATION]
-    lead = extrapolated["random"] - extrapolated["aipw"]
+    lead = extrapolated["sample"] - extrapolated["aipw"]
 
     def over_alternatives(split):
         return {other: (means[other] - means["balanced"]).loc[split] for other in ALTERNATIVES}
