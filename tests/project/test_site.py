@@ -19,6 +19,7 @@ PAGES = [
 ]
 PAGES += [*sorted(DOCS.glob("[ms]*/*.md")), *sorted(DOCS.glob("howto/*.ipynb"))]
 HOWTOS = {
+    "benchmark_items": {"n_questions": 1000, "n_new": 20, "n_repeats": 8},
     "grid_search": {"n_train": 800, "n_chosen": 120, "n_seeds": 1},
     "inverted_file": {"n": 20_000, "n_clusters": 200, "n_queries": 500},
     "label_next": {"n_rounds": 2, "n_seeds": 1},
@@ -31,6 +32,11 @@ HOWTOS = {
 }
 # What must hold of the numbers at these sizes, with room for the noise between machines.
 HOLDS = {
+    "benchmark_items": (
+        "len(set(to_ask)) == n_asked and found['held']['balanced, regression'] > 0.88 and "
+        "found['error']['balanced, regression'] < found['error']['random, mean'] and "
+        "abs(off[0]) < 0.01"
+    ),
     "million_rows": (
         "rows[0]['error'] < 1.2 * rows[1]['error'] and assigned < 1.05 * rows[0]['error']"
     ),
