@@ -9,7 +9,6 @@ contributions, and rows matched at some outputs of the model have those of all r
 import time
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from handful.baselines import BalancedCoreset
@@ -28,13 +27,25 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 
 # Model -> a classifier, a regressor and what both are given.
 MODELS = {
-    "boosting": (HistGradientBoostingClassifier, HistGradientBoostingRegressor, {}),
-    "forest": (RandomForestClassifier, RandomForestRegressor, dict(min_samples_leaf=5)),
+    "boosting": (HistGradientBoostingClassifier, HistGradientBoostingRegressor, dict(max_iter=50)),
+    "forest": (
+        RandomForestClassifier,
+        RandomForestRegressor,
+        dict(n_estimators=50, min_samples_leaf=5),
+    ),
     "network": (MLPClassifier, MLPRegressor, dict(hidden_layer_sizes=(64, 32), max_iter=60)),
 }
 # A target of more values is a number, and its models are regressions.
 MOST_CLASSES = 20
-METHODS_SHOWN = ("uniform", "cube", "by output", "centroids", "thinned", "matched")
+METHODS_SHOWN = (
+    "uniform",
+    "cube",
+    "by output",
+    "centroids",
+    "thinned",
+    "cube of pilots",
+    "matched",
+)
 # Rows explained, of which the pilots' calls are a share, for the backgrounds of as many calls.
 EXPLAINED = (1, 10, 100)
 # at which the claims are judged
@@ -174,6 +185,12 @@ def centroids(pool, size, seed):
     return centers, np.bincount(clusters.labels_, minlength=size)
 
 
+def balanced(columns, size, seed):
+    """Random rows with the mean columns of all rows, up to a fraction of a row: the cube method."""
+    few = BalancedCoreset(size, random_state=seed).fit(columns)
+    return few.indices_, few.weights_
+
+
 def by_output(outputs, size, rng):
     """A row of each of `size` groups that follow each other by the model's output."""
     groups = np.array_split(np.argsort(outputs, kind="stable"), size)
@@ -255,98 +272,105 @@ def error_rows(dataset, seed, *, models, sizes, n_train, n_pool, n_explained, n_
     """
     task = prepare(dataset, seed, n_train=n_train, n_pool=n_pool, n_explained=n_explained)
     rng = np.random.default_rng([seed, 1])
-    blind = {size: _blind_backgrounds(task.pool, size, seed) for size in sizes}
+    blind = [found for size in sizes for found in _blind_backgrounds(task.pool, size, seed)]
     rows = []
     for model in models:
         output = trained(model, task, seed)
-        judge = _Judge.of(output, task, paired_orders(task.pool.shape[1], n_pairs, rng))
+        judge = Judge(output, task, paired_orders(task.pool.shape[1], n_pairs, rng))
         start = time.process_time()
         pilots = pilot_outputs(output, task.pool, task.X, n_pilots, rng)
         piloted = time.process_time() - start
+        backgrounds = list(blind)
         for size in sizes:
-            found = [*blind[size], *_seeing_backgrounds(pilots, piloted, size, rng)]
-            rows += [
-                dict(model=model, method=method, m=size, rows=len(weights), calls=calls)
-                | dict(seconds=seconds, error=judge.error(background, weights))
-                for method, background, weights, calls, seconds in found
-            ]
-            rows += [
-                dict(model=model, method=f"calls of {count}", m=size, rows=more, calls=0)
-                | dict(
-                    seconds=0.0, error=judge.error(rng.permutation(n_pool)[:more], np.ones(more))
-                )
-                for count, more in _rows_for_calls(task.pool, size, n_pilots)
-            ]
+            backgrounds += _seeing_backgrounds(pilots, piloted, size, seed)
+            backgrounds += _backgrounds_of_calls(task.pool, size, n_pilots, rng)
+        for known, background, weights in backgrounds:
+            error = judge.error(background, weights)
+            rows.append(dict(model=model) | known | dict(rows=len(weights), error=error))
     return rows
 
 
-@dataclass(frozen=True)
-class _Judge:
-    """What tells a background's error."""
+class Judge:
+    """What tells the error of a background: the Shapley values of some rows, and a table of
+    contributions for them.
 
-    output: Any
-    explained: np.ndarray
-    orders: np.ndarray
-    of_rows: np.ndarray
+    Parameters
+    ----------
+    output, orders : as in `contributions`
+    task : Task
+    """
 
-    @classmethod
-    def of(cls, output, task, orders):
-        of_rows = contributions(output, task.explained, task.pool, orders)
-        return cls(output, task.explained, orders, of_rows)
+    def __init__(self, output, task, orders):
+        self.output = output
+        self.explained = task.explained
+        self.orders = orders
+        self.of_rows = contributions(output, task.explained, task.pool, orders)
+        self.truth = self.of_rows.mean(axis=2)
 
     def error(self, background, weights):
-        """Of places of rows in the pool, or of points, shape (m, d), that need not be rows."""
+        """Mean absolute error of the values, over their mean absolute value.
+
+        Parameters
+        ----------
+        background : int array of shape (m,), rows of the pool; or float array of shape (m, d),
+            points that need not be rows
+        weights : array of shape (m,)
+        """
         if background.ndim == 1:
             each = self.of_rows[:, :, background]
         else:
             each = contributions(self.output, self.explained, background, self.orders)
-        truth = self.of_rows.mean(axis=2)
-        return float(np.abs(each @ (weights / weights.sum()) - truth).mean() / np.abs(truth).mean())
+        missed = each @ (weights / weights.sum()) - self.truth
+        return float(np.abs(missed).mean() / np.abs(self.truth).mean())
 
 
 def _blind_backgrounds(pool, size, seed):
-    """Backgrounds that do not see the model: (method, rows or points, weights, calls, seconds)."""
+    """Backgrounds that do not see the model: a list of (what is known of it, rows or points,
+    weights)."""
     rng = np.random.default_rng([seed, size])
     one = np.ones(size)
-
-    def balanced():
-        few = BalancedCoreset(size, random_state=seed).fit(pool)
-        return few.indices_, few.weights_
-
     ways = {
         "uniform": lambda: (rng.permutation(len(pool))[:size], one),
-        "cube": balanced,
+        "cube": lambda: balanced(pool, size, seed),
         "centroids": lambda: centroids(pool, size, seed),
         "thinned": lambda: (thinned(pool, size, rng), one),
     }
+    return [_timed(method, size, choose) for method, choose in ways.items()]
+
+
+def _seeing_backgrounds(pilots, piloted, size, seed):
+    """Backgrounds that see the model's outputs, as above; all pilots took `piloted` CPU seconds."""
+    rng = np.random.default_rng([seed, size])
+    n, n_pilots = pilots.shape
+    ways = {
+        "by output": (1, lambda: (by_output(pilots[:, 0], size, rng), np.ones(size))),
+        "cube of pilots": (n_pilots, lambda: balanced(pilots, size, seed)),
+        "matched": (n_pilots, lambda: matched(pilots, size, rng)),
+    }
+    return [
+        _timed(method, size, choose, calls=n * used, seconds=piloted * used / n_pilots)
+        for method, (used, choose) in ways.items()
+    ]
+
+
+def _backgrounds_of_calls(pool, size, n_pilots, rng):
+    """Random backgrounds whose explanations call the model as often as the pilots and the
+    explanations of `size` rows do, with the coalitions of `shap.KernelExplainer`."""
+    n, d = pool.shape
+    coalitions = 2 * d + 2048
     found = []
-    for method, choose in ways.items():
-        start = time.process_time()
-        background, weights = choose()
-        found.append((method, background, weights, 0, time.process_time() - start))
+    for count in EXPLAINED:
+        more = min(n, size + round(n_pilots * n / (coalitions * count)))
+        known = dict(method=f"calls of {count}", m=size, calls=0, seconds=0.0)
+        found.append((known, rng.permutation(n)[:more], np.ones(more)))
     return found
 
 
-def _seeing_backgrounds(pilots, piloted, size, rng):
-    """Backgrounds that see the model's outputs, of which `piloted` CPU seconds were spent on
-    all pilots."""
-    n, n_pilots = pilots.shape
+def _timed(method, size, choose, *, calls=0, seconds=0.0):
     start = time.process_time()
-    rows = by_output(pilots[:, 0], size, rng)
-    seconds = piloted / n_pilots + time.process_time() - start
-    found = [("by output", rows, np.ones(size), n, seconds)]
-    start = time.process_time()
-    rows, weights = matched(pilots, size, rng)
-    seconds = piloted + time.process_time() - start
-    return [*found, ("matched", rows, weights, n * n_pilots, seconds)]
-
-
-def _rows_for_calls(pool, size, n_pilots):
-    """Rows explained -> rows of a random background whose explanations call the model as often as
-    the pilots and those of `size` rows, with as many coalitions as `shap.KernelExplainer` takes."""
-    n, d = pool.shape
-    coalitions = 2 * d + 2048
-    return [(e, min(n, size + round(n_pilots * n / (coalitions * e)))) for e in EXPLAINED]
+    background, weights = choose()
+    seconds += time.process_time() - start
+    return dict(method=method, m=size, calls=calls, seconds=seconds), background, weights
 
 
 def ratios(rows, to, m=CLAIMED):
