@@ -10,7 +10,7 @@ from handful.bilevel import ConjugateGradients, Exact, Forward, Joint, NeumannSe
 from handful.bilevel.strategy import top_candidates
 from handful.bilevel.weights import optimise_weights, simplex_quadratic
 from handful.models import Poisson, glm
-from handful.models.base import Rows
+from handful.models.base import OuterRows
 from handful.models.joint import JointModel
 from handful.models.links import LogisticLink, PoissonLink, SoftmaxLink, SquaredLink
 from hypothesis import example, given, settings
@@ -60,7 +60,7 @@ def data_of(problem, *, n=60, d=4, seed=0):
 def model_of(problem, X, y, rows=None, *, u=None, c=None, ihvp=None, weighted=False):
     """A trained model that holds some rows, all by default."""
     u = np.ones(X.shape[0]) if u is None else u
-    data = Rows(X, y, u, np.flatnonzero(u == 0))
+    data = OuterRows(X, y, u, np.flatnonzero(u == 0))
     model = problem.model(data, np.random.default_rng(0), ihvp=ihvp, weighted=weighted)
     model.add_rows(np.arange(X.shape[0]) if rows is None else rows)
     model.fit(c)
@@ -147,10 +147,12 @@ def test_inner_solutions_are_those_of_the_estimator_that_the_problem_hands_over(
         dict(solver="newton-cholesky", tol=1e-10) if not isinstance(problem, LeastSquares) else {}
     )
     trained = problem.estimator(n).set_params(**exact).fit(X, y, sample_weight=w)
-    theta = np.vstack([np.atleast_1d(trained.intercept_)[None], np.atleast_2d(trained.coef_).T])
-    # of the classes' common part nobody but rounding decides
-    if theta.shape[1] > 1:
-        theta[0] -= theta[0].mean()
+    theta = np.atleast_2d(trained.coef_).T
+    if fit_intercept:
+        # of the classes' common part nobody but rounding decides
+        intercepts = np.atleast_1d(trained.intercept_)
+        common = intercepts.mean() if len(intercepts) > 1 else 0.0
+        theta = np.vstack([theta, intercepts - common])
     np.testing.assert_allclose(
         model.coefficients, theta, rtol=1e-5, atol=2e-5 * np.abs(theta).max()
     )
@@ -203,7 +205,7 @@ def test_candidate_scores_are_minus_the_derivatives_of_the_outer_loss(
     c = rng.dirichlet(np.ones(len(chosen)))
     X = X.astype(dtype)
     model = model_of(problem, LAYOUTS[layout](X), y, chosen, u=u, c=c)
-    assert (model.A.shape[1] < X.shape[1] + 1) == span
+    assert (model.A.shape[1] < X.shape[1] + problem.fit_intercept) == span
     scores = model.candidate_scores().astype(float)
     assert (scores[chosen] == -np.inf).all()
     rows = np.setdiff1d(np.arange(len(y)), chosen)
@@ -391,7 +393,11 @@ def three_classes(n=60, d=5, seed=0):
 def multinomial(X, Y, *, ihvp=None, u=None):
     u = np.ones(len(X)) if u is None else u
     model = glm.GLM(
-        Logistic(L2), Rows(X, Y, u, np.array([], int)), np.random.default_rng(0), ihvp, tol=1e-10
+        Logistic(L2),
+        OuterRows(X, Y, u, np.array([], int)),
+        np.random.default_rng(0),
+        ihvp,
+        tol=1e-10,
     )
     model.add_rows(range(12))
     model.fit()
@@ -471,7 +477,7 @@ def test_soft_targets_are_classes_in_proportion():
     Y[:12:3] = [0.0, 0.2, 0.8]
     rows = np.repeat(np.arange(12), 3)
     reference = trained(X[rows], np.tile([0, 1, 2], 12), Y[:12].ravel() / 12)
-    np.testing.assert_allclose(multinomial(X, Y).coefficients[1:], reference.coef_.T, atol=1e-6)
+    np.testing.assert_allclose(multinomial(X, Y).coefficients[:-1], reference.coef_.T, atol=1e-6)
 
 
 # Memory ------------------------------------------------------------------------------------------

@@ -16,7 +16,15 @@ ENTROPY_VARIANTS = 2
 CONSISTENCY_VARIANTS = 5
 
 
-def train(data, labelled, labels, *, training="mixmatch", seed, **options):
+def train(
+    data,
+    labelled,
+    labels,
+    *,
+    training="mixmatch",
+    seed,
+    **options,
+):
     """A network trained on a few labelled recordings of the pool, and by MixMatch on all the
     others.
 
@@ -42,7 +50,12 @@ def train(data, labelled, labels, *, training="mixmatch", seed, **options):
     y = np.full(len(data.X), -1)
     y[np.asarray(labelled)] = labels
     copies = None if training == "supervised" else data.copies
-    return model.fit(data.X, y, copies=copies, classes=np.arange(len(data.words)))
+    return model.fit(
+        data.X,
+        y,
+        copies=copies,
+        classes=np.arange(len(data.words)),
+    )
 
 
 def accuracy(model, data):
@@ -65,7 +78,11 @@ def first_labels(y, n, *, seed):
 def most_varying(P, n):
     """The `n` points whose predictions `P`, shape (variants, pool, classes), vary most (Gao et al.
     2020): int array."""
-    P = P / P.sum(axis=2, keepdims=True, dtype=np.float64)
+    P = P / P.sum(
+        axis=2,
+        keepdims=True,
+        dtype=np.float64,
+    )
     return np.argsort(-P.var(axis=0).sum(axis=1), kind="stable")[:n]
 
 
@@ -82,7 +99,17 @@ def augmented(data, rows, n, *, seed, n_labelled):
     return data.copies[rows, drawn]
 
 
-def acquire(method, n, data, model, labelled, labels, *, proxy=None, seed):
+def acquire(
+    method,
+    n,
+    data,
+    model,
+    labelled,
+    labels,
+    *,
+    proxy=None,
+    seed,
+):
     """The next `n` points by one of `METHODS_SHOWN`.
 
     Parameters
@@ -101,7 +128,13 @@ def acquire(method, n, data, model, labelled, labels, *, proxy=None, seed):
     rng = np.random.default_rng([seed, len(labelled), METHODS_SHOWN.index(method)])
 
     def predicted(variants):
-        copies = augmented(data, pool, variants, seed=seed, n_labelled=len(labelled))
+        copies = augmented(
+            data,
+            pool,
+            variants,
+            seed=seed,
+            n_labelled=len(labelled),
+        )
         return np.stack([model.predict_proba(rows) for rows in copies])
 
     if method == "uniform":
@@ -175,7 +208,14 @@ def query_rows(method, *, pool, sizes, options, proxy, seed):
     proxy : dict, options of `Proxy`
     """
     known = features(pool, proxy) if method == "bico" else None
-    rows = run_active(recordings(**pool), method, seed, sizes=sizes, options=options, proxy=known)
+    rows = run_active(
+        recordings(**pool),
+        method,
+        seed,
+        sizes=sizes,
+        options=options,
+        proxy=known,
+    )
     return [
         r | ({"chosen": " ".join(map(str, r["chosen"]))} if "chosen" in r else {}) for r in rows
     ]
@@ -216,7 +256,13 @@ def first_model(data, n, *, seed, options):
     """MixMatch trained on the first `n` labels of a seed, as every method of `run_active` is:
     (model, labelled)."""
     labelled = first_labels(data.y, n, seed=seed)
-    return train(data, labelled, data.y[labelled], seed=training_seed(seed, n), **options), labelled
+    return train(
+        data,
+        labelled,
+        data.y[labelled],
+        seed=training_seed(seed, n),
+        **options,
+    ), labelled
 
 
 def training_seed(seed, n_labels):
@@ -224,7 +270,15 @@ def training_seed(seed, n_labels):
     return 1000 * seed + n_labels
 
 
-def run_active(data, method, seed, *, sizes, options, proxy=None):
+def run_active(
+    data,
+    method,
+    seed,
+    *,
+    sizes,
+    options,
+    proxy=None,
+):
     """One acquisition function with one seed: train, measure, ask the oracle, from the first size
     to the last.
 
@@ -246,16 +300,36 @@ def run_active(data, method, seed, *, sizes, options, proxy=None):
 
     def measure(labelled, labels):
         start = time.perf_counter()
-        model = train(data, labelled, labels, seed=training_seed(seed, len(labelled)), **options)
+        model = train(
+            data,
+            labelled,
+            labels,
+            seed=training_seed(seed, len(labelled)),
+            **options,
+        )
         seconds = time.perf_counter() - start
-        row = dict(method=method, seed=seed, labels=len(labelled), accuracy=accuracy(model, data))
+        row = dict(
+            method=method,
+            seed=seed,
+            labels=len(labelled),
+            accuracy=accuracy(model, data),
+        )
         rows.append(row | dict(seconds_train=seconds))
         return model
 
     def propose(labelled, labels, pool, n):
         model = measure(labelled, labels)
         start = time.perf_counter()
-        chosen = acquire(method, n, data, model, labelled, labels, proxy=proxy, seed=seed)
+        chosen = acquire(
+            method,
+            n,
+            data,
+            model,
+            labelled,
+            labels,
+            proxy=proxy,
+            seed=seed,
+        )
         seconds = time.perf_counter() - start
         rows[-1] |= describe(chosen, model, data, labelled) | dict(
             seconds_query=seconds, chosen=chosen.tolist()
@@ -263,7 +337,12 @@ def run_active(data, method, seed, *, sizes, options, proxy=None):
         return chosen
 
     batch = sizes[1] - sizes[0]
-    loop = ActiveLoop(propose, n_pool=len(data.X), classes=range(len(data.words)), batch_size=batch)
+    loop = ActiveLoop(
+        propose,
+        n_pool=len(data.X),
+        classes=range(len(data.words)),
+        batch_size=batch,
+    )
     for index in first_labels(data.y, sizes[0], seed=seed):
         loop.label(index, data.y[index])
     loop.run(lambda index: data.y[index], n_rounds=len(sizes) - 1)
@@ -292,10 +371,32 @@ def training_rows(method, *, pool, sizes, options, seed):
     for n in range(step, max(sizes) + 1, step):
         if n > step:
             labelled = np.append(
-                labelled, acquire("uniform", step, data, None, labelled, None, seed=seed)
+                labelled,
+                acquire(
+                    "uniform",
+                    step,
+                    data,
+                    None,
+                    labelled,
+                    None,
+                    seed=seed,
+                ),
             )
         if n in sizes:
             of_training = dict(training=method, seed=training_seed(seed, n))
-            model = train(data, labelled, data.y[labelled], **of_training, **options)
-            rows.append(dict(method=method, seed=seed, labels=n, accuracy=accuracy(model, data)))
+            model = train(
+                data,
+                labelled,
+                data.y[labelled],
+                **of_training,
+                **options,
+            )
+            rows.append(
+                dict(
+                    method=method,
+                    seed=seed,
+                    labels=n,
+                    accuracy=accuracy(model, data),
+                )
+            )
     return rows

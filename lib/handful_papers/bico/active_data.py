@@ -77,7 +77,15 @@ def recordings(dataset, n_copies, generated):
     generated : dict, options of a generated data set; {} for one that is read
     """
     return _made(
-        prepare, json.dumps(dict(name=dataset, n_copies=n_copies, cache=not generated) | generated)
+        prepare,
+        json.dumps(
+            dict(
+                name=dataset,
+                n_copies=n_copies,
+                cache=not generated,
+            )
+            | generated
+        ),
     )
 
 
@@ -93,7 +101,11 @@ def features(pool, proxy):
 
 
 def _features(pool, proxy):
-    return Proxy(recordings(**pool), cache=not pool["generated"], **proxy)
+    return Proxy(
+        recordings(**pool),
+        cache=not pool["generated"],
+        **proxy,
+    )
 
 
 @lru_cache(maxsize=4)
@@ -141,14 +153,45 @@ def prepare(name, *, n_copies, cache=True, **options):
         y_test = data.y[test]
     noise, of_noise = _noise(name)
     memory = joblib.Memory(cache_folder() if cache else None, verbose=0)
-    arrays = _standardised(memory.cache(_spectrograms)(X, X_test, rate, noise, n_copies))
-    about = dict(sound=X, rate=rate, words=tuple(str(c) for c in np.unique(data.y)), noise=of_noise)
-    return Recordings(name=data.name, sha256=data.sha256, **arrays, y=y, y_test=y_test, **about)
+    arrays = _standardised(
+        memory.cache(_spectrograms)(
+            X,
+            X_test,
+            rate,
+            noise,
+            n_copies,
+        )
+    )
+    about = dict(
+        sound=X,
+        rate=rate,
+        words=tuple(str(c) for c in np.unique(data.y)),
+        noise=of_noise,
+    )
+    return Recordings(
+        name=data.name,
+        sha256=data.sha256,
+        **arrays,
+        y=y,
+        y_test=y_test,
+        **about,
+    )
 
 
 def _tones(*, n=700, random_state=0, **options):
-    X, y = spoken_tones(n, **options, rng=np.random.default_rng(random_state))
-    return SimpleNamespace(name="spoken_tones", sha256=None, X=X, y=y, X_test=None, extra={})
+    X, y = spoken_tones(
+        n,
+        **options,
+        rng=np.random.default_rng(random_state),
+    )
+    return SimpleNamespace(
+        name="spoken_tones",
+        sha256=None,
+        X=X,
+        y=y,
+        X_test=None,
+        extra={},
+    )
 
 
 def from_folder(folder, words, *, n_copies):
@@ -180,11 +223,28 @@ def from_folder(folder, words, *, n_copies):
         raise ValueError(f"{folder} has no .wav files: give the folder that holds your recordings.")
     sound = np.stack([_read_wav(file) for file in files])
     arrays = _standardised(
-        _spectrograms(sound, sound[:0], audio.SAMPLING_RATE, _generated_noise(), n_copies)
+        _spectrograms(
+            sound,
+            sound[:0],
+            audio.SAMPLING_RATE,
+            _generated_noise(),
+            n_copies,
+        )
     )
-    about = dict(sound=sound, rate=audio.SAMPLING_RATE, words=tuple(words), noise="generated")
+    about = dict(
+        sound=sound,
+        rate=audio.SAMPLING_RATE,
+        words=tuple(words),
+        noise="generated",
+    )
     labels = dict(y=np.full(len(sound), -1), y_test=np.zeros(0, dtype=int))
-    data = Recordings(name=folder.name, sha256=joblib.hash(sound), **arrays, **labels, **about)
+    data = Recordings(
+        name=folder.name,
+        sha256=joblib.hash(sound),
+        **arrays,
+        **labels,
+        **about,
+    )
     return data, [str(f.relative_to(folder)) for f in files]
 
 
@@ -230,7 +290,11 @@ def _spectrograms(X, X_test, rate, noise, n_copies):
     for k in range(n_copies):
         for at in range(0, len(sound), 500):
             copies[at : at + 500, k] = audio.mel_spectrogram(
-                audio.augment(sound[at : at + 500], noise=noise, rng=rng)
+                audio.augment(
+                    sound[at : at + 500],
+                    noise=noise,
+                    rng=rng,
+                )
             )
     return {
         "X": audio.mel_spectrogram(sound),
@@ -257,7 +321,15 @@ class Proxy:
     Z : float32, shape (n, features), of the pool's recordings as they are
     """
 
-    def __init__(self, data, *, kernel="cntk", n_landmarks=2048, n_variants=10, cache=True):
+    def __init__(
+        self,
+        data,
+        *,
+        kernel="cntk",
+        n_landmarks=2048,
+        n_variants=10,
+        cache=True,
+    ):
         if n_variants > data.copies.shape[1]:
             raise ValueError(
                 f"n_variants must be at most the {data.copies.shape[1]} presampled, got "
@@ -265,7 +337,11 @@ class Proxy:
             )
         pixels = data.X.shape[1] * data.X.shape[2]
         kernels = {
-            "cntk": CNTK.arora(6, head="flatten", shape=(1, *data.X.shape[1:])),
+            "cntk": CNTK.arora(
+                6,
+                head="flatten",
+                shape=(1, *data.X.shape[1:]),
+            ),
             "rbf": RBF(0.3 / pixels),
         }
         if kernel not in kernels:

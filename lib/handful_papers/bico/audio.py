@@ -185,7 +185,14 @@ def mix_noise(sound, noise, snr):
     return np.clip(sound + np.float32(scale) * noise, -1.0, 1.0).astype(np.float32)
 
 
-def augment(sound, sampling_rate=SAMPLING_RATE, *, noise, rng, chance=0.5):
+def augment(
+    sound,
+    sampling_rate=SAMPLING_RATE,
+    *,
+    noise,
+    rng,
+    chance=0.5,
+):
     """A random variant of each recording, by the four augmentations of Borsos et al. (2024, Section
     5.5).
 
@@ -253,4 +260,14 @@ def background_noise(n_segments, n_samples, sampling_rate=SAMPLING_RATE, *, rng)
             band = np.exp(-0.5 * (np.log(f / rng.uniform(300, 1200)) / 0.6) ** 2)
             swell = 1.0 + np.sin(2 * np.pi * (rng.uniform(2, 6) * t + rng.random()))
             out[i] = irfft(rfft(out[i]) * band, n=n_samples) * swell
-    return (0.1 * out / np.sqrt(np.mean(out**2, axis=1, keepdims=True))).astype(np.float32)
+    return (
+        0.1
+        * out
+        / np.sqrt(
+            np.mean(
+                out**2,
+                axis=1,
+                keepdims=True,
+            )
+        )
+    ).astype(np.float32)

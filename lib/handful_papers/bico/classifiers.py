@@ -33,12 +33,25 @@ class ConvNet(Classifier):
     in_channels : int, 1 for spectrograms
     """
 
-    def __init__(self, n_classes, height=32, channels=(16, 32, 64), in_channels=1):
+    def __init__(
+        self,
+        n_classes,
+        height=32,
+        channels=(16, 32, 64),
+        in_channels=1,
+    ):
         super().__init__()
         layers = []
         for before, after in zip((in_channels, *channels), channels):
             layers += [
-                nn.Conv2d(before, after, 3, stride=2, padding=1, bias=False),
+                nn.Conv2d(
+                    before,
+                    after,
+                    3,
+                    stride=2,
+                    padding=1,
+                    bias=False,
+                ),
                 nn.BatchNorm2d(after),
                 nn.ReLU(inplace=True),
             ]
@@ -59,10 +72,33 @@ class _Block(nn.Module):
         super().__init__()
         self.first = nn.BatchNorm2d(before)
         self.second = nn.BatchNorm2d(after)
-        self.conv1 = nn.Conv2d(before, after, 3, stride=stride, padding=1, bias=False)
-        self.conv2 = nn.Conv2d(after, after, 3, padding=1, bias=False)
+        self.conv1 = nn.Conv2d(
+            before,
+            after,
+            3,
+            stride=stride,
+            padding=1,
+            bias=False,
+        )
+        self.conv2 = nn.Conv2d(
+            after,
+            after,
+            3,
+            padding=1,
+            bias=False,
+        )
         same = before == after and stride == 1
-        self.shortcut = None if same else nn.Conv2d(before, after, 1, stride=stride, bias=False)
+        self.shortcut = (
+            None
+            if same
+            else nn.Conv2d(
+                before,
+                after,
+                1,
+                stride=stride,
+                bias=False,
+            )
+        )
 
     def forward(self, x):
         y = torch.relu(self.first(x))
@@ -82,9 +118,23 @@ class WideResNet(Classifier):
     in_channels : int, 1 for spectrograms
     """
 
-    def __init__(self, n_classes, depth=28, width=10, in_channels=1):
+    def __init__(
+        self,
+        n_classes,
+        depth=28,
+        width=10,
+        in_channels=1,
+    ):
         super().__init__()
-        layers = [nn.Conv2d(in_channels, 16, 3, padding=1, bias=False)]
+        layers = [
+            nn.Conv2d(
+                in_channels,
+                16,
+                3,
+                padding=1,
+                bias=False,
+            )
+        ]
         before = 16
         for group, after in enumerate((16 * width, 32 * width, 64 * width)):
             for block in range((depth - 4) // 6):

@@ -50,11 +50,25 @@ def images(name, X, *, side=None):
 
 def small_kernel(shape, device=None):
     """The tangent kernel of the paper's small network, on images of a shape."""
-    return CNTK((5, 5) if shape[1] > 8 else (3, 3), head="flatten", shape=shape, device=device)
+    return CNTK(
+        (5, 5) if shape[1] > 8 else (3, 3),
+        head="flatten",
+        shape=shape,
+        device=device,
+    )
 
 
 @cache
-def image_features(name, *, n_train, n_test, n_landmarks, side=None, gamma=None, device=None):
+def image_features(
+    name,
+    *,
+    n_train,
+    n_test,
+    n_landmarks,
+    side=None,
+    gamma=None,
+    device=None,
+):
     """A data set of images with Nystrom features in place of its pixels: of the RBF kernel where
     `gamma` is given.
 
@@ -87,7 +101,11 @@ def image_features(name, *, n_train, n_test, n_landmarks, side=None, gamma=None,
         held_out = order[:n_test]
         order = order[n_test:]
         drawn = drawn[~np.isin(drawn, held_out)]
-        data = replace(data, X_test=data.X[held_out], y_test=data.y[held_out])
+        data = replace(
+            data,
+            X_test=data.X[held_out],
+            y_test=data.y[held_out],
+        )
     check_integer("n_train", n_train, most=len(order))
     rows = order[:n_train]
     test = rng.permutation(len(data.X_test))[:n_test]
@@ -105,7 +123,14 @@ def image_features(name, *, n_train, n_test, n_landmarks, side=None, gamma=None,
         proxy.transform(images(name, X, side=side)) for X in (data.X[rows], data.X_test[test])
     )
     about = dict(feature_names=tuple(proxy.get_feature_names_out()), extra={"row": rows})
-    return replace(data, X=Z, y=data.y[rows], X_test=Z_test, y_test=data.y_test[test], **about)
+    return replace(
+        data,
+        X=Z,
+        y=data.y[rows],
+        X_test=Z_test,
+        y_test=data.y_test[test],
+        **about,
+    )
 
 
 def _kernel_of(name, shape, device=None):

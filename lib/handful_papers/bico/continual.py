@@ -66,7 +66,11 @@ def make_proxy(kind, inputs):
     inputs : int, pixels of a row: a square image of one channel, or 3 x 32 x 32
     """
     image = (3, 32, 32) if inputs == 3072 else None
-    kernels = {"rbf": RBF(GAMMA * 784 / inputs), "ntk": NTK(), "cntk": CNTK(shape=image)}
+    kernels = {
+        "rbf": RBF(GAMMA * 784 / inputs),
+        "ntk": NTK(),
+        "cntk": CNTK(shape=image),
+    }
     return Nystrom(kernels[kind], n_landmarks=512)
 
 
@@ -101,15 +105,34 @@ def replay_rows(
     torch.set_num_threads(1)
     tasks = tasks_of(about)
     inputs = tasks[0].X.shape[1]
-    options = dict(size=size or about["size"], n_epochs=about["n_epochs"], batch_size=batch_size)
+    options = dict(
+        size=size or about["size"],
+        n_epochs=about["n_epochs"],
+        batch_size=batch_size,
+    )
     options |= dict(
         learner=learner_of(about, inputs, seed, **training), proxy=proxy_of(kernel, about, inputs)
     )
     arms = arms_of(methods, about["betas"], without=NO_REPLAY)
-    return run(tasks, arms, seed=seed, **options).assign(stream=stream)
+    return run(
+        tasks,
+        arms,
+        seed=seed,
+        **options,
+    ).assign(stream=stream)
 
 
-def run(tasks, arms, *, seed, size, learner, n_epochs, batch_size=256, proxy=None):
+def run(
+    tasks,
+    arms,
+    *,
+    seed,
+    size,
+    learner,
+    n_epochs,
+    batch_size=256,
+    proxy=None,
+):
     """Learn the tasks one after another, once for each arm; all arms of a seed share start,
     minibatches and masks.
 
@@ -143,7 +166,14 @@ def run(tasks, arms, *, seed, size, learner, n_epochs, batch_size=256, proxy=Non
             kept = {key: buffer.rows() for key, buffer in buffers.items()}
             memory = filled_up([(kept.get(_key(*arm)), arm[1]) for arm in arms])
         start = time.perf_counter()
-        learner.fit(task.X, task.y, n_epochs=n_epochs, batch_size=batch_size, memory=memory, key=t)
+        learner.fit(
+            task.X,
+            task.y,
+            n_epochs=n_epochs,
+            batch_size=batch_size,
+            memory=memory,
+            key=t,
+        )
         training += time.perf_counter() - start
         if t == 0:
             learner.repeat(len(arms))
@@ -165,7 +195,14 @@ def run(tasks, arms, *, seed, size, learner, n_epochs, batch_size=256, proxy=Non
         times = dict(
             select_seconds=seconds.get(_key(method, beta), 0.0), train_seconds=training / len(arms)
         )
-        rows += task_rows(scores, position, method=method, beta=beta, seed=seed, **times)
+        rows += task_rows(
+            scores,
+            position,
+            method=method,
+            beta=beta,
+            seed=seed,
+            **times,
+        )
     return pd.DataFrame(rows)
 
 
@@ -181,7 +218,12 @@ def task_rows(scores, position, **about):
     """A row for each task: `about`, task (from 1), and the accuracies of the run at `position`; see
     `accuracies`."""
     return [
-        dict(about, task=t, accuracy=test[position], val_accuracy=val[position])
+        dict(
+            about,
+            task=t,
+            accuracy=test[position],
+            val_accuracy=val[position],
+        )
         for t, (test, val) in enumerate(scores, start=1)
     ]
 
@@ -193,7 +235,18 @@ def _key(method, beta):
     return (method, beta if METHODS[method][1] in OF_THE_NETWORK else None)
 
 
-def _select(buffers, seconds, task, arms, learner, proxy, *, seed, size, shared):
+def _select(
+    buffers,
+    seconds,
+    task,
+    arms,
+    learner,
+    proxy,
+    *,
+    seed,
+    size,
+    shared,
+):
     @cache
     def features():
         rng = np.random.default_rng(seed)

@@ -12,7 +12,13 @@ from handful_papers.bico.stacked import StackedMLP, TorchRuns
 
 # what a figure calls them
 TITLES = {"digits": "digits", "mnist": "MNIST", "cifar10": "CIFAR-10"}
-PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))
+PAIRS = (
+    (0, 1),
+    (2, 3),
+    (4, 5),
+    (6, 7),
+    (8, 9),
+)
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,14 @@ def permuted_tasks(arrays, *, n_tasks=10, n_train=1000, n_val=1000):
     for _ in range(n_tasks):
         order = rng.permutation(X.shape[1])
         tasks.append(
-            Task(X[:n_train, order], y[:n_train], X_test[:, order], y_test, X[val, order], y[val])
+            Task(
+                X[:n_train, order],
+                y[:n_train],
+                X_test[:, order],
+                y_test,
+                X[val, order],
+                y[val],
+            )
         )
     return tasks
 
@@ -113,7 +126,16 @@ def split_tasks(arrays, *, n_train=1000, n_val=1000):
         _check_counts(n, more, len(rows), f"the training rows of classes {pair}")
         test = np.isin(y_test, pair)
         val = rows[n : n + more]
-        tasks.append(Task(X[rows[:n]], y[rows[:n]], X_test[test], y_test[test], X[val], y[val]))
+        tasks.append(
+            Task(
+                X[rows[:n]],
+                y[rows[:n]],
+                X_test[test],
+                y_test[test],
+                X[val],
+                y[val],
+            )
+        )
     return tasks
 
 
@@ -140,7 +162,15 @@ def stream_of(tasks, *, batch_size=125, seed=0):
     ]
 
 
-def video_stream(arrays, *, frames, n_scenes=8, shift=2, noise=0.1, seed=0):
+def video_stream(
+    arrays,
+    *,
+    frames,
+    n_scenes=8,
+    shift=2,
+    noise=0.1,
+    seed=0,
+):
     """An imbalanced stream of pictures as a camera gives them, in random order: Figure 2's, made of
     still images.
 
@@ -171,7 +201,13 @@ def video_stream(arrays, *, frames, n_scenes=8, shift=2, noise=0.1, seed=0):
     for label, n in enumerate(frames):
         for row in rng.choice(np.flatnonzero(labels == label), n_scenes, replace=False):
             wide = np.pad(
-                images[row].reshape(shape), ((0, 0), (shift, shift), (shift, shift)), mode="edge"
+                images[row].reshape(shape),
+                (
+                    (0, 0),
+                    (shift, shift),
+                    (shift, shift),
+                ),
+                mode="edge",
             )
             for down, right in rng.integers(2 * shift + 1, size=(n, 2)):
                 X.append(wide[:, down : down + shape[1], right : right + shape[2]].ravel())
@@ -225,5 +261,13 @@ def learner_of(about, inputs, seed, **options):
     seed, options : of `StackedMLP` and `TorchRuns`
     """
     if about["network"] == "mlp":
-        return StackedMLP((inputs, 100, 100, 10), seed=seed, **options)
-    return TorchRuns(lambda: small_cnn(shape_of(inputs)), seed=seed, **options)
+        return StackedMLP(
+            (inputs, 100, 100, 10),
+            seed=seed,
+            **options,
+        )
+    return TorchRuns(
+        lambda: small_cnn(shape_of(inputs)),
+        seed=seed,
+        **options,
+    )

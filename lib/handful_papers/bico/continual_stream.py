@@ -32,7 +32,16 @@ METHODS = ("coreset only", "reservoir", "cbrs", "bico", "bico quadratic")
 RESERVOIRS = {"reservoir": Reservoir, "cbrs": ClassBalancedReservoir}
 
 
-def make_memory(method, *, size, slots, batch_size, inputs, seed, proxy=None):
+def make_memory(
+    method,
+    *,
+    size,
+    slots,
+    batch_size,
+    inputs,
+    seed,
+    proxy=None,
+):
     """The memory that a method keeps of a stream: a `Reservoir`, `ClassBalancedReservoir` or
     `MergeReduce`.
 
@@ -96,7 +105,14 @@ def run(
         held = _stacked(memories, streaming, batch_size) if i else None
         start = time.perf_counter()
         if streaming:
-            network.fit(X, y, n_epochs=n_steps, batch_size=len(X), memory=held, key=i)
+            network.fit(
+                X,
+                y,
+                n_epochs=n_steps,
+                batch_size=len(X),
+                memory=held,
+                key=i,
+            )
         training += time.perf_counter() - start
         if i == 0:
             network.repeat(len(streaming))
@@ -125,7 +141,15 @@ def run(
             position = streaming.index((method, beta))
         held = " ".join(map(str, np.bincount(memories[kind].rows()[1], minlength=10)))
         times = dict(select_seconds=seconds[kind], train_seconds=training / max(len(streaming), 1))
-        rows += task_rows(own, position, method=method, beta=beta, seed=seed, **times, held=held)
+        rows += task_rows(
+            own,
+            position,
+            method=method,
+            beta=beta,
+            seed=seed,
+            **times,
+            held=held,
+        )
     return pd.DataFrame(rows)
 
 
@@ -153,12 +177,28 @@ def streaming_rows(
         learner=learner,
         n_steps=n_steps,
     )
-    return run(batches, tasks, arms, proxy=proxy_of(kernel, about, inputs), **options).assign(
-        stream=stream
-    )
+    return run(
+        batches,
+        tasks,
+        arms,
+        proxy=proxy_of(kernel, about, inputs),
+        **options,
+    ).assign(stream=stream)
 
 
-def watch(method, *, seed, data, frames, n_scenes, shift, noise, size, batch_size, kernel):
+def watch(
+    method,
+    *,
+    seed,
+    data,
+    frames,
+    n_scenes,
+    shift,
+    noise,
+    size,
+    batch_size,
+    kernel,
+):
     """Feed `video_stream` to a memory of one slot, for Figure 2.
 
     Returns
@@ -166,10 +206,25 @@ def watch(method, *, seed, data, frames, n_scenes, shift, noise, size, batch_siz
     X, y, scene : the stream; kept : int array, positions of the rows that the memory holds at its
         end
     """
-    about = dict(frames=frames, n_scenes=n_scenes, shift=shift, noise=noise)
-    X, y, scene = video_stream(images(data), seed=seed, **about)
+    about = dict(
+        frames=frames,
+        n_scenes=n_scenes,
+        shift=shift,
+        noise=noise,
+    )
+    X, y, scene = video_stream(
+        images(data),
+        seed=seed,
+        **about,
+    )
     inputs = X.shape[1]
-    options = dict(size=size, slots=1, batch_size=batch_size, inputs=inputs, seed=seed)
+    options = dict(
+        size=size,
+        slots=1,
+        batch_size=batch_size,
+        inputs=inputs,
+        seed=seed,
+    )
     memory = make_memory(method, proxy=make_proxy(kernel, inputs), **options)
     for start in range(0, len(X) - batch_size + 1, batch_size):
         memory.partial_fit(X[start : start + batch_size], y[start : start + batch_size])
@@ -186,11 +241,24 @@ def memory_rows(data, frames, *, seed, methods, **options):
     """
     rows = []
     for method in methods:
-        _, y, scene, kept = watch(method, seed=seed, data=data, frames=frames, **options)
+        _, y, scene, kept = watch(
+            method,
+            seed=seed,
+            data=data,
+            frames=frames,
+            **options,
+        )
         counts = np.bincount(y[kept], minlength=len(frames))
         held = {f"class {c}": int(k) for c, k in enumerate(counts)}
         about = dict(classes=int((counts > 0).sum()), scenes=len(np.unique(scene[kept])))
-        rows.append(dict(method=method, seed=seed, **about, **held))
+        rows.append(
+            dict(
+                method=method,
+                seed=seed,
+                **about,
+                **held,
+            )
+        )
     return rows
 
 

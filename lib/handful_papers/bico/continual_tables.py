@@ -20,7 +20,15 @@ PRINTED_METHODS = {
     "bico": "BiCo",
     # method -> its row in Table 3
 }
-PRINTED = dict(fmt="o", mfc="none", color=BLACK, ms=3.5, lw=0.7, label="the paper's", zorder=1.8)
+PRINTED = dict(
+    fmt="o",
+    mfc="none",
+    color=BLACK,
+    ms=3.5,
+    lw=0.7,
+    label="the paper's",
+    zorder=1.8,
+)
 
 
 def best_beta(rows, by, keys=("method",)):
@@ -44,9 +52,11 @@ def best_beta(rows, by, keys=("method",)):
 
 def averages(rows, keys=("method",)):
     """Accuracy averaged over the tasks, one row per (keys, seed)."""
-    return rows.groupby([*keys, "beta", "seed"], as_index=False, sort=False)[
-        ["accuracy", "val_accuracy"]
-    ].mean()
+    return rows.groupby(
+        [*keys, "beta", "seed"],
+        as_index=False,
+        sort=False,
+    )[["accuracy", "val_accuracy"]].mean()
 
 
 def at_best_beta(rows, keys=("stream", "method")):
@@ -123,20 +133,51 @@ def dot_plot(axes, table, methods, titles):
     for ax, stream in zip(axes, dict.fromkeys(stream for stream, _ in table.index)):
         part = table.loc[stream].reindex(methods[::-1])
         for height, (method, row) in enumerate(part.iterrows()):
-            look = METHODS.style(method, ls="", lw=1, ms=4)
+            look = METHODS.style(
+                method,
+                ls="",
+                lw=1,
+                ms=4,
+            )
             look |= {} if look["color"] in (REPRODUCED, EXTENSION) else {"marker": "o"}
-            ax.errorbar(row.ours, height, xerr=0.0 if np.isnan(row.sd) else row.sd, **look)
+            ax.errorbar(
+                row.ours,
+                height,
+                xerr=0.0 if np.isnan(row.sd) else row.sd,
+                **look,
+            )
             error = None if np.isnan(row.paper_sd) else row.paper_sd
             ax.errorbar(row.paper, height - 0.25, xerr=error, **PRINTED)
         labels = [METHODS[method]["label"] for method in part.index]
         ax.set_yticks(range(len(part)), labels if ax is axes[0] else [])
         title = titles[stream].replace("imbalanced ", "imbalanced\n")
-        ax.set(xlabel="accuracy, %", title=title, ylim=(-0.7, len(part) - 0.4))
+        ax.set(
+            xlabel="accuracy, %",
+            title=title,
+            ylim=(-0.7, len(part) - 0.4),
+        )
 
 
 def legend(fig):
     """A legend below the figure for what `dot_plot` draws."""
     looks = {"reproduced": "bico", "extension": "bico quadratic", "baseline": "uniform"}
-    handles = [METHODS.line(method, ls="", ms=4, label=label) for label, method in looks.items()]
-    handles.append(METHODS.line("full", ls="", ms=3.5, marker="o", mfc="none", label="the paper's"))
+    handles = [
+        METHODS.line(
+            method,
+            ls="",
+            ms=4,
+            label=label,
+        )
+        for label, method in looks.items()
+    ]
+    handles.append(
+        METHODS.line(
+            "full",
+            ls="",
+            ms=3.5,
+            marker="o",
+            mfc="none",
+            label="the paper's",
+        )
+    )
     fig.legend(handles=handles, loc="outside lower center", ncols=4)

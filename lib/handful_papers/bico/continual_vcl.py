@@ -50,11 +50,27 @@ def run(tasks, methods, *, seed, proxy=None, **options):
         parts = np.split(predicted, np.cumsum([len(task.y_test) for task in tasks])[:-1])
         for t, (task, labels) in enumerate(zip(tasks, parts), start=1):
             accuracy = 100.0 * float(np.mean(labels == task.y_test))
-            rows.append(dict(method=method, seed=seed, task=t, accuracy=accuracy))
+            rows.append(
+                dict(
+                    method=method,
+                    seed=seed,
+                    task=t,
+                    accuracy=accuracy,
+                )
+            )
     return pd.DataFrame(rows)
 
 
-def vcl_rows(stream, about, *, seed, methods, hidden, kernel="RBF", **options):
+def vcl_rows(
+    stream,
+    about,
+    *,
+    seed,
+    methods,
+    hidden,
+    kernel="RBF",
+    **options,
+):
     """Rows of `run` for one stream and seed: a task of the sweeps.
 
     Parameters
@@ -66,6 +82,11 @@ def vcl_rows(stream, about, *, seed, methods, hidden, kernel="RBF", **options):
     torch.set_num_threads(1)
     tasks = tasks_of(about)
     proxy = proxy_of(kernel, about, tasks[0].X.shape[1])
-    return run(tasks, methods, seed=seed, proxy=proxy, hidden=tuple(hidden), **options).assign(
-        stream=stream
-    )
+    return run(
+        tasks,
+        methods,
+        seed=seed,
+        proxy=proxy,
+        hidden=tuple(hidden),
+        **options,
+    ).assign(stream=stream)

@@ -54,7 +54,14 @@ class SupervisedNetwork:
     device: str = "cpu"
     random_state: int = 0
 
-    def fit(self, X, y, *, copies=None, classes=None):
+    def fit(
+        self,
+        X,
+        y,
+        *,
+        copies=None,
+        classes=None,
+    ):
         """Train on the rows of `X` whose label is not -1, and for `MixMatch` also on the others.
 
         Parameters
@@ -98,7 +105,11 @@ class SupervisedNetwork:
         if variants.ndim == 5:
             net = net.to(memory_format=torch.channels_last)
         average = deepcopy(net).requires_grad_(False)
-        options = dict(lr=self.learning_rate, weight_decay=self.weight_decay, fused=True)
+        options = dict(
+            lr=self.learning_rate,
+            weight_decay=self.weight_decay,
+            fused=True,
+        )
         optimiser = torch.optim.Adam(net.parameters(), **options)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, self.n_steps)
         labelled, others = (
@@ -110,7 +121,14 @@ class SupervisedNetwork:
         self.network_ = average.eval()
         for step in range(self.n_steps):
             rows, x = next(draw)
-            loss = self._loss(net, x, targets[rows], unlabelled, step, rng)
+            loss = self._loss(
+                net,
+                x,
+                targets[rows],
+                unlabelled,
+                step,
+                rng,
+            )
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
             optimiser.step()
@@ -226,7 +244,14 @@ def mixing_shares(n, alpha, rng):
     """`n` draws of ``max(s, 1 - s)`` for s of Beta(alpha, alpha), as a float32 tensor (Equations 8
     and 9)."""
     # torch.distributions takes no generator; so `rng` draws the seed of a numpy generator
-    seed = int(torch.randint(MAX_SEED, (1,), generator=rng, device=rng.device))
+    seed = int(
+        torch.randint(
+            MAX_SEED,
+            (1,),
+            generator=rng,
+            device=rng.device,
+        )
+    )
     s = np.random.default_rng(seed).beta(alpha, alpha, size=n).astype(np.float32)
     return torch.as_tensor(np.maximum(s, 1.0 - s), device=rng.device)
 
@@ -234,7 +259,11 @@ def mixing_shares(n, alpha, rng):
 def mix_up(inputs, labels, shares, rng):
     """Each row and its label mixed with a random other: ``share x + (1 - share) x'`` (Equations 10
     and 11)."""
-    other = torch.randperm(len(inputs), generator=rng, device=inputs.device)
+    other = torch.randperm(
+        len(inputs),
+        generator=rng,
+        device=inputs.device,
+    )
     of_inputs = shares.reshape(-1, *(1,) * (inputs.ndim - 1))
     mixed = torch.lerp(inputs[other], inputs, of_inputs)
     return mixed, torch.lerp(labels[other], labels, shares[:, None])
@@ -253,7 +282,15 @@ class Batches:
     n_variants : int, how often each row of a batch occurs in it
     """
 
-    def __init__(self, values, rows, batch_size, rng, *, n_variants=1):
+    def __init__(
+        self,
+        values,
+        rows,
+        batch_size,
+        rng,
+        *,
+        n_variants=1,
+    ):
         self.values = values
         self.rows = rows
         self.batch_size = batch_size
@@ -266,13 +303,22 @@ class Batches:
 
     def __next__(self):
         while len(self.left) < self.batch_size:
-            order = torch.randperm(len(self.rows), generator=self.rng, device=self.rows.device)
+            order = torch.randperm(
+                len(self.rows),
+                generator=self.rng,
+                device=self.rows.device,
+            )
             self.left = torch.cat([self.left, self.rows[order]])
         rows = self.left[: self.batch_size]
         self.left = self.left[self.batch_size :]
         repeated = rows.repeat(self.n_variants)
         k = self.values.shape[1]
-        which = torch.randint(k, (len(repeated),), generator=self.rng, device=rows.device)
+        which = torch.randint(
+            k,
+            (len(repeated),),
+            generator=self.rng,
+            device=rows.device,
+        )
         x = self.values[repeated, which].float()
         return rows, x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
 

@@ -7,7 +7,13 @@ from handful.bilevel.weights import descend
 from handful_papers.bico import multiclass
 from handful_papers.bico.cntk_features import image_features
 
-CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3.0) / 2.0]])
+CORNERS = np.array(
+    [
+        [0.0, 0.0],
+        [1.0, 0.0],
+        [0.5, np.sqrt(3.0) / 2.0],
+    ]
+)
 
 
 def simplex_grid(n):
@@ -50,7 +56,16 @@ def smallest_falls(n_directions, n_steps, *, rng, q=0.5):
     return np.array(falls)
 
 
-def path_rows(dataset, seed, *, n_train, n_landmarks, gamma, l2, share):
+def path_rows(
+    dataset,
+    seed,
+    *,
+    n_train,
+    n_landmarks,
+    gamma,
+    l2,
+    share,
+):
     """Positive weights along Algorithm 2 on one split, with its penalty and without: a task of the
     sweep.
 
@@ -70,7 +85,12 @@ def path_rows(dataset, seed, *, n_train, n_landmarks, gamma, l2, share):
     data = image_features(
         dataset, n_train=n_train + 100, n_test=300, n_landmarks=n_landmarks, gamma=gamma
     )
-    data = multiclass.split(data, n_train=n_train, n_validation=100, seed=seed)
+    data = multiclass.split(
+        data,
+        n_train=n_train,
+        n_validation=100,
+        seed=seed,
+    )
     variants = multiclass.Variants(
         data, l2, multiclass.sizes_of(data, [share]), seed=seed, outer="train"
     )
@@ -84,14 +104,26 @@ def path_rows(dataset, seed, *, n_train, n_landmarks, gamma, l2, share):
     for level in range(100, share, -5):
         first = int(np.argmax(shares <= level))
         rows.append(
-            dict(seed=seed, method="penalty", level=level, step=first, positive=shares[first])
+            dict(
+                seed=seed,
+                method="penalty",
+                level=level,
+                step=first,
+                positive=shares[first],
+            )
         )
     for method, left in (
         ("penalty", shares[-1]),
         ("no penalty", 100 * np.count_nonzero(without) / n_train),
     ):
         rows.append(
-            dict(seed=seed, method=method, level=share, step=len(counts) - 1, positive=left)
+            dict(
+                seed=seed,
+                method=method,
+                level=share,
+                step=len(counts) - 1,
+                positive=left,
+            )
         )
     return rows
 

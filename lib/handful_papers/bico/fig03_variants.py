@@ -36,7 +36,13 @@ def evidence(run):
 
 
 def _lead(rows, a, b, sizes):
-    return paired_differences(rows[sizes], a=a, b=b, value="test_accuracy", by="percent")
+    return paired_differences(
+        rows[sizes],
+        a=a,
+        b=b,
+        value="test_accuracy",
+        by="percent",
+    )
 
 
 def _over_full(rows, methods, sizes):

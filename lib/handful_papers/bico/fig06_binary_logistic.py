@@ -50,7 +50,12 @@ def prepare(name, *, seed, classes=None, test_size=0.1):
     data = split(
         data, test_size=test_size, random_state=seed, official=name not in SPLIT_TRAINING_PART
     )
-    X, X_test = standardise(data.X, data.X_test, dtype=np.float32, order="F")
+    X, X_test = standardise(
+        data.X,
+        data.X_test,
+        dtype=np.float32,
+        order="F",
+    )
     return replace(data, X=X, X_test=X_test)
 
 
@@ -80,7 +85,16 @@ def evaluate(model, data):
     }
 
 
-def split_rows(dataset, seed, *, classes, test_size, sizes, further, l2):
+def split_rows(
+    dataset,
+    seed,
+    *,
+    classes,
+    test_size,
+    sizes,
+    further,
+    l2,
+):
     """Rows of `run` for one split of one data set: a task of the sweep.
 
     Parameters
@@ -89,8 +103,19 @@ def split_rows(dataset, seed, *, classes, test_size, sizes, further, l2):
     classes : dict, data set -> the pair of classes that makes it binary
     sizes, further, l2 : as in `run` and `Logistic`
     """
-    data = prepare(dataset, seed=seed, classes=classes.get(dataset), test_size=test_size)
-    return run(data, Logistic(l2=l2), sizes, seed=seed, further=further)
+    data = prepare(
+        dataset,
+        seed=seed,
+        classes=classes.get(dataset),
+        test_size=test_size,
+    )
+    return run(
+        data,
+        Logistic(l2=l2),
+        sizes,
+        seed=seed,
+        further=further,
+    )
 
 
 def run(data, problem, sizes, *, seed, further=()):
@@ -116,8 +141,24 @@ def run(data, problem, sizes, *, seed, further=()):
     """
     n = len(data.y)
     largest = max(sizes)
-    full = evaluate(train(data.X, data.y, np.ones(n), problem, n=n), data)
-    rows = [dict(method="full", size=n, share=100.0, **full)]
+    full = evaluate(
+        train(
+            data.X,
+            data.y,
+            np.ones(n),
+            problem,
+            n=n,
+        ),
+        data,
+    )
+    rows = [
+        dict(
+            method="full",
+            size=n,
+            share=100.0,
+            **full,
+        )
+    ]
 
     def add(method, selector, chosen_sizes, *, binary=False, **more):
         # Where one selection serves several sizes, only the row of the largest says how long it
@@ -133,7 +174,14 @@ def run(data, problem, sizes, *, seed, further=()):
             score = _score(data, selector.indices_[:m], weights, problem)
             took = seconds if m == selector.size else None
             rows.append(
-                dict(method=method, size=m, share=100.0 * m / n, seconds=took, **score, **more)
+                dict(
+                    method=method,
+                    size=m,
+                    share=100.0 * m / n,
+                    seconds=took,
+                    **score,
+                    **more,
+                )
             )
 
     add("uniform", UniformCoreset(largest, random_state=seed), sizes, binary=True)
@@ -151,7 +199,16 @@ def run(data, problem, sizes, *, seed, further=()):
         add("sensitivity", selector, sizes, n_clusters=k, radius=radius)
     for method in (name for name in _BILEVEL if name not in _BINARY):
         for m in sizes_of[method]:
-            add(method, BilevelCoreset(problem, size=m, random_state=seed, **_BILEVEL[method]), [m])
+            add(
+                method,
+                BilevelCoreset(
+                    problem,
+                    size=m,
+                    random_state=seed,
+                    **_BILEVEL[method],
+                ),
+                [m],
+            )
     return pd.DataFrame(rows)
 
 
@@ -159,7 +216,16 @@ def _score(data, indices, weights, problem):
     y = data.y[indices]
     if y.min() == y.max():
         return {"test_accuracy": 100.0 * float(np.mean(data.y_test == y[0])), "train_loss": np.inf}
-    return evaluate(train(data.X[indices], y, weights, problem, n=len(data.y)), data)
+    return evaluate(
+        train(
+            data.X[indices],
+            y,
+            weights,
+            problem,
+            n=len(data.y),
+        ),
+        data,
+    )
 
 
 def of_figure(rows, sizes):

@@ -85,7 +85,12 @@ class NetworkCoresets:
         def make():
             return image_network(name, classes, self.shape).to(memory_format=torch.channels_last)
 
-        return Network(make, train=self.train, random_state=seed, device=self.device)
+        return Network(
+            make,
+            train=self.train,
+            random_state=seed,
+            device=self.device,
+        )
 
     def _tensors(self, X, y):
         return torch.from_numpy(X).to(self.device), torch.from_numpy(y).to(self.device)
@@ -156,7 +161,11 @@ class NetworkCoresets:
             problem = Joint(problem, self.problem(PARTNER, seed), alternate=True)
         # two rounds a part: one for each network where they take turns
         strategy = KeptForward(method, 2, self.batch, n_start=self.n_start)
-        options = dict(rule="linear", ihvp=NeumannSeries(self.terms), random_state=seed)
+        options = dict(
+            rule="linear",
+            ihvp=NeumannSeries(self.terms),
+            random_state=seed,
+        )
         selector = BilevelCoreset(problem, size=size, strategy=strategy, **options)
         return selector.fit(self.X, self.y).indices_
 
@@ -187,7 +196,13 @@ class NetworkCoresets:
             )
 
         for network in self.networks:
-            add("full", network, np.arange(n), 0.0, full if network == TARGET else None)
+            add(
+                "full",
+                network,
+                np.arange(n),
+                0.0,
+                full if network == TARGET else None,
+            )
         for method in METHODS:
             start = time.perf_counter()
             chosen = self.select(method, seed, embeddings, events)
@@ -243,7 +258,11 @@ def evidence(run):
         for claim, gaps in _of_one_set(run.rows[run.rows["set"] == name], many).items():
             of = {(name, *(s if isinstance(s, tuple) else (s,))): v for s, v in gaps.items()}
             found[claim] = found.get(claim, {}) | of
-    for claim, networks in {"fig08": (TARGET,), "tab01": OTHERS, "tab02": OTHERS}.items():
+    for claim, networks in {
+        "fig08": (TARGET,),
+        "tab01": OTHERS,
+        "tab02": OTHERS,
+    }.items():
         mine = facts | _facts(run.rows, networks)
         found |= {
             c: Evidence(s, facts=mine, lacks="" if s else "the networks did not run")
@@ -263,11 +282,23 @@ def _of_one_set(rows, many):
         & ((rows["size"] == n) | (rows.method == "bico") & (rows["size"] == last))
     ]
 
-    def lead(part, a, b, networks=(TARGET,), by=("network", "size")):
+    def lead(
+        part,
+        a,
+        b,
+        networks=(TARGET,),
+        by=("network", "size"),
+    ):
         part = part[part.method.isin([a, *b]) & part.network.isin(networks)]
         if {a, *b} - set(part.method) or set(networks) - set(part.network):
             return {}
-        return paired_differences(part, a=a, b=b, value="accuracy", by=list(by))
+        return paired_differences(
+            part,
+            a=a,
+            b=b,
+            value="accuracy",
+            by=list(by),
+        )
 
     return {
         "fig08-compression": lead(ends, "bico", ["full"], by=["network"]),

@@ -32,5 +32,11 @@ def _lead(rows, a, others, at):
     for b in others:
         seeds = set(rows.seed[rows.method == a]) & set(rows.seed[rows.method == b])
         shared = rows[rows.labels.isin(at) & rows.seed.isin(seeds)]
-        found |= paired_differences(shared, a=a, b=b, value="accuracy", by="labels")
+        found |= paired_differences(
+            shared,
+            a=a,
+            b=b,
+            value="accuracy",
+            by="labels",
+        )
     return found

@@ -14,7 +14,11 @@ from handful_papers.bico.image_data import BRIGHTEST, SHAPES
 
 METHODS_SHOWN = ("random measurements", "approximate greedy", "bico", "bico quadratic")
 # atoms -> recoveries
-PANELS = {"synthetic": ("L2", "L1"), "Gaussian": ("L1", "L2", "GM"), "wavelets": ("L2", "GM")}
+PANELS = {
+    "synthetic": ("L2", "L1"),
+    "Gaussian": ("L1", "L2", "GM"),
+    "wavelets": ("L2", "GM"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +40,16 @@ def panels(images):
     ]
 
 
-def make_task(name, seed, *, synthetic, n_images, n_held, vae, penalty):
+def make_task(
+    name,
+    seed,
+    *,
+    synthetic,
+    n_images,
+    n_held,
+    vae,
+    penalty,
+):
     """The `Task` of a name.
 
     Parameters
@@ -57,13 +70,27 @@ def make_task(name, seed, *, synthetic, n_images, n_held, vae, penalty):
     )
 
 
-def _synthetic_task(n, d, m, *, seed, penalty, share=0.1):
+def _synthetic_task(
+    n,
+    d,
+    m,
+    *,
+    seed,
+    penalty,
+    share=0.1,
+):
     """Sparse random signals and Gaussian atoms (Section 5.6): a share of the values is not 0, and
     those are normal."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(2 * n, d)) * (rng.random((2 * n, d)) < share)
     atoms = gaussian_atoms(m, d, rng=rng)
-    return Task("synthetic", X[:n], X[n:], atoms, {"L2": L2(penalty), "L1": L1(penalty)})
+    return Task(
+        "synthetic",
+        X[:n],
+        X[n:],
+        atoms,
+        {"L2": L2(penalty), "L1": L1(penalty)},
+    )
 
 
 def gaussian_atoms(m, d, *, rng, dtype=np.float64):
@@ -109,12 +136,30 @@ def generator(images, n_held, *, latent, hidden, n_epochs):
 
     pixels, _ = image_pool(images)
     order = np.random.default_rng(0).permutation(len(pixels))
-    options = dict(latent=latent, hidden=hidden, n_epochs=n_epochs, batch_size=64)
-    vae = train_vae(pixels[order[n_held:]], **options, rng=torch.Generator().manual_seed(0))
+    options = dict(
+        latent=latent,
+        hidden=hidden,
+        n_epochs=n_epochs,
+        batch_size=64,
+    )
+    vae = train_vae(
+        pixels[order[n_held:]],
+        **options,
+        rng=torch.Generator().manual_seed(0),
+    )
     return vae, pixels[order[:n_held]]
 
 
-def _image_task(images, kind, vae, X, n, *, seed, penalty):
+def _image_task(
+    images,
+    kind,
+    vae,
+    X,
+    n,
+    *,
+    seed,
+    penalty,
+):
     """A task on n of the images X, with atoms as many as pixels: Gaussian ones or wavelets (db1).
 
     Wavelets go without L1: images are not negative and a coarse wavelet is constant on blocks of
@@ -126,10 +171,19 @@ def _image_task(images, kind, vae, X, n, *, seed, penalty):
     rng = np.random.default_rng(seed)
     rows = rng.permutation(len(X))[: 2 * n]
     if kind == "Gaussian":
-        atoms = gaussian_atoms(X.shape[1], X.shape[1], rng=rng, dtype=np.float32)
+        atoms = gaussian_atoms(
+            X.shape[1],
+            X.shape[1],
+            rng=rng,
+            dtype=np.float32,
+        )
     else:
         atoms = wavelet_atoms(SHAPES[images][1:], dtype=np.float32)
-    recoveries = {"L1": L1(penalty), "L2": L2(penalty), "GM": Generative(vae, l2=penalty)}
+    recoveries = {
+        "L1": L1(penalty),
+        "L2": L2(penalty),
+        "GM": Generative(vae, l2=penalty),
+    }
     return Task(
         f"{images}, {kind}",
         X[rows[:n]],
@@ -146,11 +200,25 @@ def measurements(method, task, recovery, size, seed):
     """
     d = task.X.shape[1]
     if method == "random measurements":
-        return gaussian_atoms(size, d, rng=np.random.default_rng([seed, 12]), dtype=task.X.dtype)
+        return gaussian_atoms(
+            size,
+            d,
+            rng=np.random.default_rng([seed, 12]),
+            dtype=task.X.dtype,
+        )
     if method == "approximate greedy":
         return task.atoms[approximate_greedy(task.X, task.atoms, size)]
     rule = {"bico": "linear", "bico quadratic": "quadratic"}[method]
-    return MeasurementSelector(task.atoms, recovery, size=size, rule=rule).fit(task.X).measurements_
+    return (
+        MeasurementSelector(
+            task.atoms,
+            recovery,
+            size=size,
+            rule=rule,
+        )
+        .fit(task.X)
+        .measurements_
+    )
 
 
 def panel_rows(task, recovery, seed, *, sizes, **options):
@@ -179,7 +247,12 @@ def panel_rows(task, recovery, seed, *, sizes, **options):
         A = measurements(method, signals, how, max(sizes), seed)
         seconds = time.perf_counter() - start
         for size in sizes:
-            row = dict(task=task, recovery=recovery, method=method, size=size)
+            row = dict(
+                task=task,
+                recovery=recovery,
+                method=method,
+                size=size,
+            )
             row |= dict(error=recovery_error(how, A[:size], signals.X))
             row |= dict(error_test=recovery_error(how, A[:size], signals.X_test), energy=energy)
             rows.append(row | dict(seconds=seconds if size == max(sizes) else None))
@@ -203,7 +276,11 @@ def evidence(run):
         atoms=given["n_atoms"], images=given["n_images"], generator_epochs=given["n_epochs"]
     )
     run.facts.update(largest_size=int(rows["size"].max()))
-    errors = rows.pivot_table(index=[*PANEL, "seed", "size"], columns="method", values="error")
+    errors = rows.pivot_table(
+        index=[*PANEL, "seed", "size"],
+        columns="method",
+        values="error",
+    )
     needed = rows["size"].where(rows.error <= LEVEL * rows.energy, rows["size"].max())
     sizes = rows.assign(needed=needed).groupby([*PANEL, "seed", "method"]).needed.min().unstack()
     return {

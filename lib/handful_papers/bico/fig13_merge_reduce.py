@@ -70,7 +70,15 @@ def record_run(buffer, batches):
             if (first, last) not in known and (first, last) != (step, step):
                 before = [*known, (step, step)]
                 parents = tuple(s for s in before if first <= s[0] and s[1] <= last)
-                built.append(Built(step, first, last, spans[first, last], parents))
+                built.append(
+                    Built(
+                        step,
+                        first,
+                        last,
+                        spans[first, last],
+                        parents,
+                    )
+                )
         known = now
         held.append(now)
     return built, held
@@ -101,7 +109,13 @@ def built_rows(seed, **options):
     weight and points."""
     built, _ = run(seed, **options)
     return [
-        dict(seed=seed, step=b.step, coreset=b.name, weight=b.weight, points=len(b.ids))
+        dict(
+            seed=seed,
+            step=b.step,
+            coreset=b.name,
+            weight=b.weight,
+            points=len(b.ids),
+        )
         for b in built
     ]
 
@@ -153,14 +167,24 @@ def draw(ax, built, held, step):
         ends = dict(
             patchA=lower.get_bbox_patch(), patchB=upper.get_bbox_patch(), shrinkA=0, shrinkB=0
         )
-        look = dict(arrowstyle=style, lw=0.8, color="#777777", zorder=1)
+        look = dict(
+            arrowstyle=style,
+            lw=0.8,
+            color="#777777",
+            zorder=1,
+        )
         ax.annotate("", upper.xyann, lower.xyann, arrowprops=ends | look)
 
     for b in sorted(shown, key=lambda b: b.weight):
         x, y = place[b.first, b.last]
         face = "#c8c8c8" if (b.first, b.last) in held[step - 1] else "white"
         weight = r"$\beta$" if b.weight == 1 else rf"${b.weight}\beta$"
-        box = dict(boxstyle="round,pad=0.35", facecolor=face, edgecolor="#222222", lw=0.7)
+        box = dict(
+            boxstyle="round,pad=0.35",
+            facecolor=face,
+            edgecolor="#222222",
+            lw=0.7,
+        )
         text = f"$C_{{{b.name[1:]}}}$, {weight}"
         node = boxes[b.first, b.last] = ax.annotate(
             text, (x, y), ha="center", va="center", bbox=box, zorder=2
@@ -168,7 +192,13 @@ def draw(ax, built, held, step):
         beside = dict(
             xycoords=node, xytext=(-8, 0), textcoords="offset points", ha="right", va="center"
         )
-        ax.annotate(str(b.step), (0, 0.5), fontsize=7, color=REPRODUCED, **beside)
+        ax.annotate(
+            str(b.step),
+            (0, 0.5),
+            fontsize=7,
+            color=REPRODUCED,
+            **beside,
+        )
         if not b.parents:
             blank = dict(boxstyle="round,pad=0.1", facecolor="white", edgecolor="none")
             batch = ax.annotate(

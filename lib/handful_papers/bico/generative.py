@@ -34,14 +34,27 @@ class VAE(nn.Module):
     def loss(self, X, rng=None):
         """Negative evidence lower bound, in nats per row, with one draw of the codes."""
         mean, log_variance = self.encoder(X).chunk(2, dim=1)
-        noise = torch.randn(mean.shape, generator=rng, dtype=mean.dtype)
+        noise = torch.randn(
+            mean.shape,
+            generator=rng,
+            dtype=mean.dtype,
+        )
         logits = self.decoder(mean + noise * torch.exp(log_variance / 2))
         missed = nn.functional.binary_cross_entropy_with_logits(logits, X, reduction="none").sum(1)
         divergence = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(1)
         return (missed + divergence).mean()
 
 
-def train_vae(X, *, latent=20, hidden=400, n_epochs=20, batch_size=128, learning_rate=1e-3, rng):
+def train_vae(
+    X,
+    *,
+    latent=20,
+    hidden=400,
+    n_epochs=20,
+    batch_size=128,
+    learning_rate=1e-3,
+    rng,
+):
     """A `VAE` trained on the rows of `X` with Adam.
 
     Parameters
@@ -61,7 +74,12 @@ def train_vae(X, *, latent=20, hidden=400, n_epochs=20, batch_size=128, learning
         # layers draw their weights from the global generator only
         torch.set_rng_state(rng.get_state())
         model = VAE(X.shape[1], latent=latent, hidden=hidden)
-    options = dict(n_epochs=n_epochs, batch_size=batch_size, learning_rate=learning_rate, rng=rng)
+    options = dict(
+        n_epochs=n_epochs,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        rng=rng,
+    )
     train_epochs(lambda rows: model.loss(X[rows], rng), model.parameters(), len(X), **options)
     return model.requires_grad_(False).eval()
 
@@ -84,7 +102,14 @@ class Generative(Recovery):
     tol : float; a signal is done when a step lowers its objective by no more than this share
     """
 
-    def __init__(self, generator, *, l2=0.01, max_iter=30, tol=1e-3):
+    def __init__(
+        self,
+        generator,
+        *,
+        l2=0.01,
+        max_iter=30,
+        tol=1e-3,
+    ):
         self.generator = generator
         self.l2 = l2
         self.max_iter = max_iter

@@ -72,7 +72,11 @@ def select(method, mixture, X, size, *, seed):
     if method == "uniform":
         return UniformCoreset(size, random_state=seed).fit(X)
     if method == "sensitivity":
-        return MixtureSensitivity(size, n_components=mixture.n_components, random_state=seed).fit(X)
+        return MixtureSensitivity(
+            size,
+            n_components=mixture.n_components,
+            random_state=seed,
+        ).fit(X)
     options = dict(
         rule=_RULE[method], weighting="binary", strategy=Forward(n_start=N_START), random_state=seed
     )
@@ -100,23 +104,50 @@ def error_rows(seed, *, law, n, sizes, n_draws, **mixture):
     mixture = GaussianMixture(K, **mixture)
     X = make_data(n, law, rng=np.random.default_rng(seed))
     full = nll(mixture, fit(mixture, X), X)
-    rows = [dict(method="full", size=len(X), nll=full, error=0.0)]
+    rows = [
+        dict(
+            method="full",
+            size=len(X),
+            nll=full,
+            error=0.0,
+        )
+    ]
     work = [(m, None) for m in METHODS_SHOWN if m in _RULE]
     work += [(m, size) for m in METHODS_SHOWN if m not in _RULE for size in sizes]
     for method, size in work:
         # prefixes of the largest selection are the smaller ones
         if size is None:
-            chosen = select(method, mixture, X, max(sizes), seed=seed).indices_
+            chosen = select(
+                method,
+                mixture,
+                X,
+                max(sizes),
+                seed=seed,
+            ).indices_
             losses = {m: nll(mixture, fit(mixture, X[chosen[:m]]), X) for m in sizes}
         else:
-            draws = [select(method, mixture, X, size, seed=1000 * seed + i) for i in range(n_draws)]
+            draws = [
+                select(
+                    method,
+                    mixture,
+                    X,
+                    size,
+                    seed=1000 * seed + i,
+                )
+                for i in range(n_draws)
+            ]
             losses = {
                 size: np.mean(
                     [nll(mixture, fit(mixture, X[d.indices_], d.weights_), X) for d in draws]
                 )
             }
         rows += [
-            dict(method=method, size=m, nll=value, error=value / full - 1)
+            dict(
+                method=method,
+                size=m,
+                nll=value,
+                error=value / full - 1,
+            )
             for m, value in losses.items()
         ]
     return pd.DataFrame(rows)
@@ -136,7 +167,11 @@ def times_better(rows, method, than):
     DataFrame of ratios of absolute errors, one row per (law, seed), one column per size
     """
     errors = rows.assign(error=rows.error.abs().clip(lower=1e-3))
-    wide = errors.pivot_table(index=["law", "seed"], columns=["method", "size"], values="error")
+    wide = errors.pivot_table(
+        index=["law", "seed"],
+        columns=["method", "size"],
+        values="error",
+    )
     return wide[than] / wide[method]
 
 
@@ -186,7 +221,13 @@ def component_rows(seed, *, law, n, sizes, methods, **mixture):
     full = nll(mixture, reference, X)
     rows = []
     for method in methods:
-        chosen = select(method, mixture, X, max(sizes), seed=seed).indices_
+        chosen = select(
+            method,
+            mixture,
+            X,
+            max(sizes),
+            seed=seed,
+        ).indices_
         for size in sizes:
             theta = fit(mixture, X[chosen[:size]])
             error = nll(mixture, theta, X) / full - 1
@@ -250,7 +291,13 @@ def exact_rows(seed, *, n=12, size=4, n_start=2):
             random_state=seed,
         )
         chosen[method] = (
-            BilevelCoreset(GaussianMixture(1, n_init=1), size=size, **options).fit(X).indices_[None]
+            BilevelCoreset(
+                GaussianMixture(1, n_init=1),
+                size=size,
+                **options,
+            )
+            .fit(X)
+            .indices_[None]
         )
     greedy = chosen["bico"][:, :n_start]
     while greedy.shape[1] < size:

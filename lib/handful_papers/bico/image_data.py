@@ -2,7 +2,11 @@
 it."""
 
 # channels, height, width
-SHAPES = {"digits": (1, 8, 8), "mnist": (1, 28, 28), "cifar10": (3, 32, 32)}
+SHAPES = {
+    "digits": (1, 8, 8),
+    "mnist": (1, 28, 28),
+    "cifar10": (3, 32, 32),
+}
 BRIGHTEST = {"digits": 16.0, "mnist": 255.0, "cifar10": 255.0}
 # Mean and standard deviation of the channels, on a scale from 0 to 1.
 CHANNELS = {
@@ -24,4 +28,11 @@ def averaged(images, shape, side):
     channels, side, side)."""
     channels, height, _ = shape
     k = height // side
-    return images.reshape(-1, channels, side, k, side, k).mean(axis=(3, 5))
+    return images.reshape(
+        -1,
+        channels,
+        side,
+        k,
+        side,
+        k,
+    ).mean(axis=(3, 5))

@@ -7,7 +7,13 @@ from torch import nn
 from handful_papers.bico.classifiers import WideResNet
 
 # VGG16 (Simonyan and Zisserman 2015): channels of the 3 x 3 convolutions, blocks end in max-pooling
-VGG16 = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
+VGG16 = (
+    (64, 64),
+    (128, 128),
+    (256, 256, 256),
+    (512, 512, 512),
+    (512, 512, 512),
+)
 # MobileNetV2 (Sandler et al. 2018): expansion, channels, blocks, stride; the first strides are 1,
 # as is usual for images of 32 x 32
 MOBILENET_V2 = (
@@ -53,10 +59,22 @@ class _Inverted(nn.Module):
         layers = (
             []
             if expansion == 1
-            else [nn.Conv2d(before, wide, 1, bias=False), nn.BatchNorm2d(wide), nn.ReLU6()]
+            else [
+                nn.Conv2d(before, wide, 1, bias=False),
+                nn.BatchNorm2d(wide),
+                nn.ReLU6(),
+            ]
         )
         layers += [
-            nn.Conv2d(wide, wide, 3, stride=stride, padding=1, groups=wide, bias=False),
+            nn.Conv2d(
+                wide,
+                wide,
+                3,
+                stride=stride,
+                padding=1,
+                groups=wide,
+                bias=False,
+            ),
             nn.BatchNorm2d(wide),
             nn.ReLU6(),
             nn.Conv2d(wide, after, 1, bias=False),
@@ -83,7 +101,11 @@ def mobilenet_v2(n_classes, in_channels, width=1.0):
             layers.append(_Inverted(before, after, expansion, stride if block == 0 else 1))
             before = after
     last = _channels(1280, width)
-    layers += [nn.Conv2d(before, last, 1, bias=False), nn.BatchNorm2d(last), nn.ReLU6()]
+    layers += [
+        nn.Conv2d(before, last, 1, bias=False),
+        nn.BatchNorm2d(last),
+        nn.ReLU6(),
+    ]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(last, n_classes))
 
 

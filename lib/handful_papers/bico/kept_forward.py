@@ -18,7 +18,15 @@ class KeptForward(Forward):
     batch_size, n_start, every_class : as in `Forward`
     """
 
-    def __init__(self, name, rounds, batch_size=1, *, n_start=None, every_class=True):
+    def __init__(
+        self,
+        name,
+        rounds,
+        batch_size=1,
+        *,
+        n_start=None,
+        every_class=True,
+    ):
         super().__init__(batch_size, n_start=n_start, every_class=every_class)
         self.name = name
         self.rounds = rounds

@@ -35,14 +35,29 @@ class Asker:
         key = (*labelled, *labels)
         if self._last[0] != key:
             columns = [self.data.words.index(word) for word in labels]
-            self._last = key, train(self.data, labelled, columns, seed=self.seed, **self.options)
+            self._last = (
+                key,
+                train(
+                    self.data,
+                    labelled,
+                    columns,
+                    seed=self.seed,
+                    **self.options,
+                ),
+            )
         return self._last[1]
 
     def __call__(self, labelled, labels, rest, n):
         """The next `n` of the recordings `rest`: the `propose` of an `ActiveLoop`."""
         if len(set(labels)) < 2:
             query = KMeansQuery(random_state=self.seed)
-            return rest[query.query(n, features=self.Z[rest], labelled=self.Z[labelled])]
+            return rest[
+                query.query(
+                    n,
+                    features=self.Z[rest],
+                    labelled=self.Z[labelled],
+                )
+            ]
         chosen = BilevelQuery().query(
             n,
             features=self.Z[rest],
@@ -54,7 +69,16 @@ class Asker:
         return rest[chosen]
 
 
-def simulated_rows(method, *, pool, kernel, options, batch, n_rounds, seed):
+def simulated_rows(
+    method,
+    *,
+    pool,
+    kernel,
+    options,
+    batch,
+    n_rounds,
+    seed,
+):
     """A simulated person, who is never wrong, labels a pool from nothing: a task of a sweep.
 
     Parameters
@@ -71,7 +95,12 @@ def simulated_rows(method, *, pool, kernel, options, batch, n_rounds, seed):
     words among them) and accuracy (percent, of the same training on the labels so far)
     """
     data = recordings(**pool)
-    ask = Asker(data, features(pool, kernel).Z, options=options, seed=seed)
+    ask = Asker(
+        data,
+        features(pool, kernel).Z,
+        options=options,
+        seed=seed,
+    )
     draw = UniformQuery(random_state=np.random.default_rng(seed))
 
     def propose(labelled, labels, rest, n):
@@ -81,7 +110,12 @@ def simulated_rows(method, *, pool, kernel, options, batch, n_rounds, seed):
             else rest[draw.query(n, n_pool=len(rest))]
         )
 
-    loop = ActiveLoop(propose, n_pool=len(data.X), classes=data.words, batch_size=batch)
+    loop = ActiveLoop(
+        propose,
+        n_pool=len(data.X),
+        classes=data.words,
+        batch_size=batch,
+    )
     rows = []
     for _ in range(n_rounds):
         loop.run(lambda index: data.words[data.y[index]], n_rounds=1)

@@ -8,7 +8,7 @@ import numpy as np
 from handful.baselines import KMeansPlusPlus, UniformCoreset
 from handful.bilevel import BilevelCoreset, Elimination, Logistic, Regularised
 from handful.bilevel.weights import final_weights
-from handful.models.base import Rows, outer_rows
+from handful.models.base import OuterRows, outer_rows
 from handful.models.glm import GLM
 from tqdm import tqdm
 
@@ -56,7 +56,16 @@ class Split:
         return len(self.y)
 
 
-def method_rows(dataset, method, seed, *, about, shares=(), batch_size=1, path=None):
+def method_rows(
+    dataset,
+    method,
+    seed,
+    *,
+    about,
+    shares=(),
+    batch_size=1,
+    path=None,
+):
     """Rows of `score` for one method on one split of one data set: a task of the sweep.
 
     Parameters
@@ -72,7 +81,13 @@ def method_rows(dataset, method, seed, *, about, shares=(), batch_size=1, path=N
     data, l2 = prepare(dataset, about, seed)
     if method == "full":
         return full_data(data, l2)
-    variants = Variants(data, l2, sizes_of(data, shares), seed=seed, outer=about["outer"])
+    variants = Variants(
+        data,
+        l2,
+        sizes_of(data, shares),
+        seed=seed,
+        outer=about["outer"],
+    )
     coresets = {
         "bico": variants.forward,
         "bico batches": partial(variants.forward, batch_size=batch_size),
@@ -106,7 +121,12 @@ def prepare(dataset, about, seed):
 def _prepare(
     dataset, seed, n_rows, n_test, n_train, n_validation, n_landmarks, side, gamma, device
 ):
-    options = dict(n_landmarks=n_landmarks, side=side or None, gamma=gamma or None, device=device)
+    options = dict(
+        n_landmarks=n_landmarks,
+        side=side or None,
+        gamma=gamma or None,
+        device=device,
+    )
     data = image_features(dataset, n_train=n_rows, n_test=n_test, **options)
     data = split(data, n_train=n_train, n_validation=n_validation, seed=seed)
     return data, choose_penalty(data)
@@ -124,8 +144,8 @@ def split(data, *, n_train, n_validation, seed):
 
 
 def train(X, y, weights, l2, classes):
-    """Parameters (1 + d, classes) of exactly solved multinomial logistic regression, the
-    intercept's row first.
+    """Parameters (d + 1, classes) of exactly solved multinomial logistic regression, the
+    intercept's row last.
 
     Parameters
     ----------
@@ -136,7 +156,9 @@ def train(X, y, weights, l2, classes):
     # stays
     problem = Logistic(l2, penalise_intercept=len(np.unique(y)) < classes)
     targets = problem.encode(np.eye(classes)[y])
-    rows = Rows(np.asarray(X, dtype=np.float64), targets, np.ones(len(y)), np.array([], dtype=int))
+    rows = OuterRows(
+        np.asarray(X, dtype=np.float64), targets, np.ones(len(y)), np.array([], dtype=int)
+    )
     model = GLM(problem, rows, np.random.default_rng(0), tol=1e-5)
     model.add_rows(range(len(y)))
     model.fit(np.asarray(weights, dtype=np.float64) / np.sum(weights))
@@ -147,10 +169,10 @@ def train(X, y, weights, l2, classes):
 def evaluate(theta, data):
     """Test accuracy and error in percent, and the mean training loss in nats, of `train`'s
     parameters."""
-    Z = data.X @ theta[1:] + theta[0]
+    Z = data.X @ theta[:-1] + theta[-1]
     top = Z.max(axis=1)
     loss = np.log(np.exp(Z - top[:, None]).sum(axis=1)) + top - Z[np.arange(len(Z)), data.y]
-    right = np.argmax(data.X_test @ theta[1:] + theta[0], axis=1) == data.y_test
+    right = np.argmax(data.X_test @ theta[:-1] + theta[-1], axis=1) == data.y_test
     return {"test_accuracy": 100.0 * float(right.mean()), "train_loss": float(loss.mean())}
 
 
@@ -160,9 +182,15 @@ def choose_penalty(data, penalties=PENALTIES):
     classes = int(data.y.max()) + 1
     scores = {}
     for l2 in penalties:
-        theta = train(data.X, data.y, np.ones(len(data)), l2, classes)
+        theta = train(
+            data.X,
+            data.y,
+            np.ones(len(data)),
+            l2,
+            classes,
+        )
         scores[l2] = float(
-            np.mean(np.argmax(data.X_val @ theta[1:] + theta[0], axis=1) == data.y_val)
+            np.mean(np.argmax(data.X_val @ theta[:-1] + theta[-1], axis=1) == data.y_val)
         )
     return max(scores, key=lambda l2: (scores[l2], l2))
 
@@ -185,7 +213,15 @@ class Variants:
     outer : "train" or "train+validation" (the paper's Section 5.1)
     """
 
-    def __init__(self, data, l2, sizes, *, seed, outer="train+validation"):
+    def __init__(
+        self,
+        data,
+        l2,
+        sizes,
+        *,
+        seed,
+        outer="train+validation",
+    ):
         self.data = data
         self.problem = Logistic(l2)
         self.sizes = sorted(sizes)
@@ -193,7 +229,12 @@ class Variants:
         self.outer = outer
 
     def _fit(self, **options):
-        options |= dict(rule="linear", weighting="binary", outer=self.outer, random_state=self.seed)
+        options |= dict(
+            rule="linear",
+            weighting="binary",
+            outer=self.outer,
+            random_state=self.seed,
+        )
         selector = BilevelCoreset(self.problem, **options)
         return selector.fit(self.data.X, self.data.y, validation=self._validation())
 
@@ -283,7 +324,13 @@ def score(data, l2, method, chosen):
     rows = []
     for m, (indices, weights) in chosen.items():
         held = weights > 0
-        theta = train(data.X[indices[held]], data.y[indices[held]], weights[held], l2, classes)
+        theta = train(
+            data.X[indices[held]],
+            data.y[indices[held]],
+            weights[held],
+            l2,
+            classes,
+        )
         row = dict(
             method=method, size=m, share=100.0 * m / len(data), n_positive=int(held.sum()), l2=l2
         )

@@ -20,7 +20,12 @@ def small_cnn(shape=(1, 28, 28), classes=10, *, dropout=0.5):
     layers = [nn.Unflatten(1, tuple(shape))]
     for before, after in ((shape[0], 32), (32, 64)):
         # pooling before the ReLU is the same, and the ReLU then has a quarter of the pixels
-        layers += [nn.Conv2d(before, after, 5), nn.Dropout(dropout), nn.MaxPool2d(2), nn.ReLU()]
+        layers += [
+            nn.Conv2d(before, after, 5),
+            nn.Dropout(dropout),
+            nn.MaxPool2d(2),
+            nn.ReLU(),
+        ]
     body = nn.Sequential(*layers, nn.Flatten()).to(memory_format=torch.channels_last)
     with torch.no_grad():
         width = body(torch.zeros(1, shape[0] * shape[1] * shape[2])).shape[1]

@@ -34,13 +34,30 @@ class Runs:
     device : of torch; None is the CPU
     """
 
-    def __init__(self, *, seed=0, learning_rate=5e-4, bfloat16=False, device=None):
+    def __init__(
+        self,
+        *,
+        seed=0,
+        learning_rate=5e-4,
+        bfloat16=False,
+        device=None,
+    ):
         self.seed = np.atleast_1d(seed).tolist()
         self.learning_rate = learning_rate
         self.bfloat16 = bfloat16
         self.device = torch.device(device or "cpu")
 
-    def fit(self, X, y, *, n_epochs, batch_size, memory=None, sample_weight=None, key=0):
+    def fit(
+        self,
+        X,
+        y,
+        *,
+        n_epochs,
+        batch_size,
+        memory=None,
+        sample_weight=None,
+        key=0,
+    ):
         """Train all runs on the same rows, each beside its own memory.
 
         The loss of run r is the mean cross-entropy of the minibatch plus the sum of its memory's
@@ -65,7 +82,11 @@ class Runs:
         rows = self._tensors(X, y, factors)
         kept = None if memory is None else self._tensors(*memory)
         for parameters, loss, rng in self._parts(rows, kept, key):
-            optimiser = torch.optim.Adam(parameters, lr=self.learning_rate, fused=True)
+            optimiser = torch.optim.Adam(
+                parameters,
+                lr=self.learning_rate,
+                fused=True,
+            )
             for epoch in range(n_epochs):
                 for batch in (
                     torch.from_numpy(rng.permutation(len(X))).to(self.device).split(batch_size)
@@ -117,7 +138,14 @@ class StackedMLP(Runs):
     parameters : list of float32 tensors, W1 (R, hidden, inputs), b1 (R, hidden, 1), W2, b2, W3, b3
     """
 
-    def __init__(self, widths, n_runs=1, *, dropout=0.2, **options):
+    def __init__(
+        self,
+        widths,
+        n_runs=1,
+        *,
+        dropout=0.2,
+        **options,
+    ):
         super().__init__(**options)
         self.dropout = dropout
         self.parameters = []
@@ -127,7 +155,11 @@ class StackedMLP(Runs):
             for shape in ((fan_in, fan_out), (1, fan_out)):
                 values = rng.uniform(-1, 1, shape).T / np.sqrt(fan_in)
                 self.parameters.append(
-                    torch.tensor(values, dtype=torch.float32, device=self.device)[None]
+                    torch.tensor(
+                        values,
+                        dtype=torch.float32,
+                        device=self.device,
+                    )[None]
                 )
         self.repeat(n_runs)
 
@@ -154,7 +186,15 @@ class StackedMLP(Runs):
 
         yield self.parameters, loss, np.random.default_rng([*self.seed, 1, key])
 
-    def _forward(self, X, kept=None, masks=None, *, dtype=torch.float32, run=None):
+    def _forward(
+        self,
+        X,
+        kept=None,
+        masks=None,
+        *,
+        dtype=torch.float32,
+        run=None,
+    ):
         # The last hidden layer and the logits, shape (R, units, rows): activations have a column
         # for each row of data, so that all runs' first layer of shared rows is one product of two
         # matrices, and so is its gradient.
@@ -208,7 +248,14 @@ class TorchRuns(Runs):
     def _parts(self, rows, kept, key):
         for run, module in enumerate(self.modules):
 
-            def loss(X, y, factors, rng, run=run, module=module):
+            def loss(
+                X,
+                y,
+                factors,
+                rng,
+                run=run,
+                module=module,
+            ):
                 parts = [X, y, factors / len(X)]
                 if kept:
                     parts = [torch.cat([part, a[run]]) for part, a in zip(parts, kept)]
@@ -222,7 +269,11 @@ class TorchRuns(Runs):
                 yield module.train().parameters(), loss, np.random.default_rng([*self.seed, 1, key])
 
     def _autocast(self):
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bfloat16)
+        return torch.autocast(
+            self.device.type,
+            dtype=torch.bfloat16,
+            enabled=self.bfloat16,
+        )
 
     def logits(self, X, run=None):
         """Logits on the CPU, shape (R, n, classes), or (n, classes) for one run."""

@@ -11,10 +11,22 @@ def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     best = tables.at_best_beta(run.rows)
     others = sorted(set(best.method) & set(tables.PRINTED_METHODS) - {"bico", "no replay"})
-    leads = paired_differences(best, a="bico", b=others, value="accuracy", by="stream")
+    leads = paired_differences(
+        best,
+        a="bico",
+        b=others,
+        value="accuracy",
+        by="stream",
+    )
     split = run.rows[(run.rows.stream == "SMNIST") & run.rows.method.isin(["uniform", "bico"])]
     tasks = tables.best_beta(split, "accuracy")
-    by_task = paired_differences(tasks, a="bico", b="uniform", value="accuracy", by="task")
+    by_task = paired_differences(
+        tasks,
+        a="bico",
+        b="uniform",
+        value="accuracy",
+        by="task",
+    )
     by_task.pop(max(by_task, key=lambda task: by_task[task].mean()))
     found = {
         "bico-tab03-above-uniform": {
@@ -39,6 +51,13 @@ def _only(best, others):
     """Each other method's lead over uniform sampling on the stream where it is least."""
     others = [b for b in others if b != "uniform"]
     leads = {
-        b: paired_differences(best, a=b, b="uniform", value="accuracy", by="stream") for b in others
+        b: paired_differences(
+            best,
+            a=b,
+            b="uniform",
+            value="accuracy",
+            by="stream",
+        )
+        for b in others
     }
     return {b: min(of.values(), key=np.mean) for b, of in leads.items()}

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from handful.bilevel import BilevelCoreset, Logistic, Network, NeumannSeries, TrainConfig
 from handful.data import load
-from handful.models.base import Rows
+from handful.models.base import OuterRows
 from handful.proxies import CNTK, Nystrom
 
 from handful_papers.bico.cntk_features import images, small_kernel
@@ -15,10 +15,26 @@ from handful_papers.bico.image_data import SHAPES
 from handful_papers.bico.image_networks import image_network
 
 # The paper's small network and a deep one; neither with pooling.
-NETWORKS = {"SCNN": small_kernel, "deep": lambda shape: CNTK.arora(12, head="flatten", shape=shape)}
+NETWORKS = {
+    "SCNN": small_kernel,
+    "deep": lambda shape: CNTK.arora(
+        12,
+        head="flatten",
+        shape=shape,
+    ),
+}
 
 
-def measure(name, *, n, n_landmarks, sizes, l2, n_repeats, seed=0):
+def measure(
+    name,
+    *,
+    n,
+    n_landmarks,
+    sizes,
+    l2,
+    n_repeats,
+    seed=0,
+):
     """Seconds of the kernel features and of coresets, for each network.
 
     Parameters
@@ -41,7 +57,11 @@ def measure(name, *, n, n_landmarks, sizes, l2, n_repeats, seed=0):
     rows = []
     features = {}
     for network, kernel in NETWORKS.items():
-        proxy = Nystrom(kernel(SHAPES[name]), n_landmarks=n_landmarks, random_state=seed)
+        proxy = Nystrom(
+            kernel(SHAPES[name]),
+            n_landmarks=n_landmarks,
+            random_state=seed,
+        )
         # imports torch
         proxy.fit(X[:64])
         for repeat in range(2):
@@ -60,9 +80,12 @@ def measure(name, *, n, n_landmarks, sizes, l2, n_repeats, seed=0):
         # a kernel's scale is arbitrary, the penalty is not
         features[network] = Z / np.sqrt((Z**2).sum(axis=1).mean())
     options = dict(rule="linear", weighting="binary")
-    BilevelCoreset(Logistic(l2), size=min(sizes), random_state=seed, **options).fit(
-        features["SCNN"], y
-    )
+    BilevelCoreset(
+        Logistic(l2),
+        size=min(sizes),
+        random_state=seed,
+        **options,
+    ).fit(features["SCNN"], y)
     # taking turns, so that a busy moment hits both
     for repeat in range(n_repeats):
         for size in sizes:
@@ -118,7 +141,7 @@ def measure_network(
     train = TrainConfig(n_steps=1, batch_size=batch_size)
     problem = Network(module, train=train, curvature_batch_size=batch_size, random_state=seed)
     inverse = _Timed(n_terms)
-    model = problem.model(Rows(X, y, np.ones(n), np.array([], dtype=int)), rng, ihvp=inverse)
+    model = problem.model(OuterRows(X, y, np.ones(n), np.array([], dtype=int)), rng, ihvp=inverse)
     model.add_rows(range(2 * batch_size))
     model.fit()
     rows = []
@@ -137,7 +160,12 @@ def measure_network(
             "mixed derivative": (n, n_full / n, rest),
         }
         for operation, (size, times, seconds) in parts.items():
-            row = dict(network=network, operation=operation, size=size, times=times)
+            row = dict(
+                network=network,
+                operation=operation,
+                size=size,
+                times=times,
+            )
             rows.append(row | dict(repeat=repeat, seconds=seconds))
     return rows
 

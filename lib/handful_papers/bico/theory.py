@@ -33,7 +33,15 @@ def implicit_scores(problem, X, y, weights):
     return gradients @ np.linalg.solve(problem.hessian(theta, X, y, weights), gradients.sum(axis=0))
 
 
-def influence_by_refit(problem, X, y, weights, rows, *, eps=1e-6):
+def influence_by_refit(
+    problem,
+    X,
+    y,
+    weights,
+    rows,
+    *,
+    eps=1e-6,
+):
     """What a little more weight on a row does to the outer loss, by training again: ``dG/d eps``.
 
     Central differences of ``sum_i l_i(theta*(eps))``, theta* trained with ``eps`` added to the
@@ -65,7 +73,13 @@ def scores_and_influences(rng, n=60, size=15):
     problem = Poisson(l2=0.01, fit_intercept=False)
     y = problem.encode(y)
     scores = implicit_scores(problem, X, y, weights)
-    return scores, -influence_by_refit(problem, X, y, weights, np.arange(n))
+    return scores, -influence_by_refit(
+        problem,
+        X,
+        y,
+        weights,
+        np.arange(n),
+    )
 
 
 # Propositions 2 and 5 to 9: expected errors of ridge regression ----------------------------------
@@ -156,7 +170,11 @@ def expected_errors(n_problems, n_draws, *, rng):
     objective), and value, their distance in standard errors of the simulation
     """
     rows = []
-    for name, outer, prior in [("5", "A", 0.0), ("6", "V", 0.0), ("8", "V", 0.8)]:
+    for name, outer, prior in [
+        ("5", "A", 0.0),
+        ("6", "V", 0.0),
+        ("8", "V", 0.8),
+    ]:
         for seed in range(n_problems):
             X = rng.normal(size=(60, 4)) * [2, 1, 1, 0.5]
             theta = None if prior else rng.normal(size=4)
@@ -170,7 +188,17 @@ def expected_errors(n_problems, n_draws, *, rng):
     return rows
 
 
-def distances_from_the_limit(X, pool_sizes, n_draws, *, prior, theta, seed, noise=0.7, size=10):
+def distances_from_the_limit(
+    X,
+    pool_sizes,
+    n_draws,
+    *,
+    prior,
+    theta,
+    seed,
+    noise=0.7,
+    size=10,
+):
     """Propositions 2, 7 and 9: how far the loss of a summary minus the V-objective is from half the
     noise variance.
 
@@ -184,7 +212,12 @@ def distances_from_the_limit(X, pool_sizes, n_draws, *, prior, theta, seed, nois
     rows = []
     chosen = np.arange(size)
     for n in pool_sizes:
-        model = LinearModel(X[:n], noise, prior=prior, theta=theta)
+        model = LinearModel(
+            X[:n],
+            noise,
+            prior=prior,
+            theta=theta,
+        )
         pair = [
             model.simulated(chosen, o, n_draws, rng=np.random.default_rng(seed))
             for o in ("data", "V")
@@ -240,9 +273,23 @@ def curvatures(n_matrices, *, rng):
         X = rng.normal(size=(n, d))
         weights = rng.exponential(size=n) * rng.integers(0, 2, n)
         prior, noise = 10 ** rng.uniform(-1.5, 1.5, 2)
-        values = np.linalg.eigvalsh(v_hessian(X, weights, ridge=prior * noise**2, noise=noise))
+        values = np.linalg.eigvalsh(
+            v_hessian(
+                X,
+                weights,
+                ridge=prior * noise**2,
+                noise=noise,
+            )
+        )
         least.append(values[0] / values[-1])
-        ratio.append(values[-1] / smoothness_bound(X, prior=prior, noise=noise))
+        ratio.append(
+            values[-1]
+            / smoothness_bound(
+                X,
+                prior=prior,
+                noise=noise,
+            )
+        )
     return np.array(least), np.array(ratio)
 
 
@@ -333,7 +380,14 @@ def matching_pursuit(objective, n_steps):
             break
         chosen.append(k)
         weights = objective.minimise(chosen, weights)
-        rows.append(dict(t=t, row=k, value=objective.value(weights), norm=weights.sum()))
+        rows.append(
+            dict(
+                t=t,
+                row=k,
+                value=objective.value(weights),
+                norm=weights.sum(),
+            )
+        )
     return pd.DataFrame(rows)
 
 
@@ -360,7 +414,11 @@ def rate_bounds(steps, smoothness, best_value, best_norm):
     """
     gap = steps.value - best_value
     bound = partial(rate_bound, steps.t, gap.iloc[0], smoothness)
-    return steps.assign(gap=gap, printed=bound(), scaled=bound(max(steps.norm.max(), best_norm)))
+    return steps.assign(
+        gap=gap,
+        printed=bound(),
+        scaled=bound(max(steps.norm.max(), best_norm)),
+    )
 
 
 # Designs without labels --------------------------------------------------------------------------
@@ -382,7 +440,13 @@ def gains_of_designs(n_problems, n_draws, *, rng):
             random = np.mean(
                 [model.simulated(drawn, design, n_draws // 10, rng=rng).mean() for drawn in draws]
             )
-            rows.append(dict(statement=f"{design}-design", seed=seed, value=random / ours))
+            rows.append(
+                dict(
+                    statement=f"{design}-design",
+                    seed=seed,
+                    value=random / ours,
+                )
+            )
     return rows
 
 

@@ -109,7 +109,15 @@ class FRCL(_EqualWeights):
     One exchange costs O(d^2) for d columns: meant for embeddings, not for raw images.
     """
 
-    def __init__(self, size=100, *, n_sweeps=2, n_candidates=20, noise=1e-3, random_state=None):
+    def __init__(
+        self,
+        size=100,
+        *,
+        n_sweeps=2,
+        n_candidates=20,
+        noise=1e-3,
+        random_state=None,
+    ):
         self.size = size
         self.n_sweeps = n_sweeps
         self.n_candidates = n_candidates

@@ -4,7 +4,16 @@ import torch
 from handful.checks import ConvergenceError
 
 
-def train_epochs(loss_of, parameters, n_rows, *, n_epochs, batch_size, learning_rate, rng):
+def train_epochs(
+    loss_of,
+    parameters,
+    n_rows,
+    *,
+    n_epochs,
+    batch_size,
+    learning_rate,
+    rng,
+):
     """Minimise a mean loss over rows with Adam, in place, by passes over minibatches in random
     order.
 

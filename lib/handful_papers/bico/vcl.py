@@ -93,7 +93,13 @@ class VCL:
                 size=self.n_kept, random_state=self._generator
             )
             indices = np.asarray(
-                choose(chooser, X if view is None else view, y, None, self._generator)[0]
+                choose(
+                    chooser,
+                    X if view is None else view,
+                    y,
+                    None,
+                    self._generator,
+                )[0]
             )
             self.memories_.append(Memory(X[indices], y[indices], indices))
             rest = np.setdiff1d(rest, indices)
@@ -104,7 +110,13 @@ class VCL:
             start = _gaussians(self._point_start(X[rest], y[rest]), self.start_sd)
         else:
             prior = start = self.posterior_
-        self.posterior_ = self._fit(X[rest], y[rest], prior, start, self.n_epochs)
+        self.posterior_ = self._fit(
+            X[rest],
+            y[rest],
+            prior,
+            start,
+            self.n_epochs,
+        )
         return self
 
     def predict_proba(self, X):
@@ -134,7 +146,13 @@ class VCL:
                 X = (X if i == 0 else X.relu()) @ means[i] + means[i + 1]
             return X
 
-        self._descend(means, lambda X, y: cross_entropy(outputs(X), y), X, y, self.n_epochs)
+        self._descend(
+            means,
+            lambda X, y: cross_entropy(outputs(X), y),
+            X,
+            y,
+            self.n_epochs,
+        )
         return [m.detach() for m in means]
 
     def _fit(self, X, y, prior, start, n_epochs):
@@ -176,7 +194,13 @@ class VCL:
         X, y = (np.concatenate([getattr(m, name) for m in self.memories_]) for name in ("X", "y"))
         # restored, so that a prediction does not change what is learned next
         state = self._draws.get_state()
-        tuned = self._fit(X, y, self.posterior_, self.posterior_, self.n_coreset_epochs)
+        tuned = self._fit(
+            X,
+            y,
+            self.posterior_,
+            self.posterior_,
+            self.n_coreset_epochs,
+        )
         self._draws.set_state(state)
         return tuned
 

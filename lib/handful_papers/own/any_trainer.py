@@ -88,7 +88,16 @@ def regression(task, column):
     )
 
 
-def size_rows(dataset, size, seed, *, trainers, targets, n, n_test):
+def size_rows(
+    dataset,
+    size,
+    seed,
+    *,
+    trainers,
+    targets,
+    n,
+    n_test,
+):
     """Every baseline and the choice made for the trainer, at one size, for every trainer: rows for
     a sweep.
 
@@ -114,7 +123,15 @@ def size_rows(dataset, size, seed, *, trainers, targets, n, n_test):
                     method, mine, size, seed, regresses=trainer == "ridge"
                 )
                 found = scores(trainer, mine, indices, weights)
-                rows.append(dict(trainer=trainer, method=method, way="-", seconds=seconds) | found)
+                rows.append(
+                    dict(
+                        trainer=trainer,
+                        method=method,
+                        way="-",
+                        seconds=seconds,
+                    )
+                    | found
+                )
             few = AnyEstimatorCoreset(
                 TRAINERS[trainer][1](), size=size, random_state=seed, memory=memory
             )
@@ -124,7 +141,15 @@ def size_rows(dataset, size, seed, *, trainers, targets, n, n_test):
             # draws are numbered
             way = few.chosen_.rstrip(" 0123456789")
             found = scores(trainer, mine, few.indices_, few.weights_)
-            rows.append(dict(trainer=trainer, method=CHOICE, way=way, seconds=seconds) | found)
+            rows.append(
+                dict(
+                    trainer=trainer,
+                    method=CHOICE,
+                    way=way,
+                    seconds=seconds,
+                )
+                | found
+            )
     return rows
 
 
@@ -170,13 +195,31 @@ def scores(trainer, task, indices, weights):
     model = trained(trainer, task, indices, weights)
     loss = held_out_loss(model, task.X_test, task.y_test)
     if trainer == "ridge":
-        return dict(loss=loss / float(task.y_test.var()), ap=np.nan, accuracy=np.nan)
+        return dict(
+            loss=loss / float(task.y_test.var()),
+            ap=np.nan,
+            accuracy=np.nan,
+        )
     shares = model.predict_proba(task.X_test)[:, 1]
     ap = 100.0 * average_precision_score(task.y_test, shares)
-    return dict(loss=loss, ap=ap, accuracy=100.0 * model.score(task.X_test, task.y_test))
+    return dict(
+        loss=loss,
+        ap=ap,
+        accuracy=100.0 * model.score(task.X_test, task.y_test),
+    )
 
 
-def control_rows(dataset, size, seed, *, n_trainings, trainers, targets, n, n_test):
+def control_rows(
+    dataset,
+    size,
+    seed,
+    *,
+    n_trainings,
+    trainers,
+    targets,
+    n,
+    n_test,
+):
     """Every trainer on the best of as many draws, on uniform rows for as many seconds, and on all
     rows.
 
@@ -197,7 +240,13 @@ def control_rows(dataset, size, seed, *, n_trainings, trainers, targets, n, n_te
     for trainer in trainers:
         mine = regression(task, targets.get(dataset)) if trainer == "ridge" else task
         n_rows = len(mine.y)
-        (indices, weights), seconds, one = best_draw(trainer, mine, size, seed, n_trainings)
+        (indices, weights), seconds, one = best_draw(
+            trainer,
+            mine,
+            size,
+            seed,
+            n_trainings,
+        )
         found = [("best of draws", indices, weights, seconds)]
         start = time.perf_counter()
         trained(trainer, mine, np.arange(n_rows), np.ones(n_rows))
@@ -211,7 +260,12 @@ def control_rows(dataset, size, seed, *, n_trainings, trainers, targets, n, n_te
         found += [("more uniform rows", drawn, np.full(more, n_rows / more), min(whole, seconds))]
         found += [("full", np.arange(n_rows), np.ones(n_rows), whole)]
         rows += [
-            dict(trainer=trainer, method=method, rows=len(at), seconds=took)
+            dict(
+                trainer=trainer,
+                method=method,
+                rows=len(at),
+                seconds=took,
+            )
             | scores(trainer, mine, at, given)
             for method, at, given, took in found
         ]
@@ -236,7 +290,13 @@ def best_draw(trainer, task, size, seed, n_draws):
     pool = type(task)(task.X[rest], task.y[rest], None, None)
     least = np.inf
     for draw_seed in rng.integers(MAX_SEED, size=n_draws).tolist():
-        indices, weights, _ = baseline("stratified", pool, size, draw_seed, regresses=regresses)
+        indices, weights, _ = baseline(
+            "stratified",
+            pool,
+            size,
+            draw_seed,
+            regresses=regresses,
+        )
         loss = held_out_loss(trained(trainer, pool, indices, weights), task.X[held], task.y[held])
         if loss < least:
             best = (rest[indices], weights * (len(order) / len(rest)))
@@ -292,7 +352,13 @@ def proxy_rows(dataset, seed, *, size, trainers, n, n_test):
             for name, given in {"equal": np.ones(size), own: weights}.items():
                 found = scores(trainer, task, few.indices_, given * (len(task.y) / given.sum()))
                 rows.append(
-                    dict(trainer=trainer, method=method, weights=name, seconds=seconds) | found
+                    dict(
+                        trainer=trainer,
+                        method=method,
+                        weights=name,
+                        seconds=seconds,
+                    )
+                    | found
                 )
     return rows
 
@@ -333,7 +399,13 @@ def draw_relative(rows, datasets, unseen):
     )
     ratio = np.exp(logs - logs.xs("stratified", level="method")).rename("ratio").reset_index()
     names = [*datasets, *unseen]
-    fig, axes = figure("double", ratio=0.95, nrows=2, ncols=3, sharey=True)
+    fig, axes = figure(
+        "double",
+        ratio=0.95,
+        nrows=2,
+        ncols=3,
+        sharey=True,
+    )
     methods = [m for m in METHODS if m in set(ratio.method) and m != "stratified"]
     for (trainer, (title, _)), ax in zip(TRAINERS.items(), axes.flat):
         for shift, method in zip(np.linspace(-0.25, 0.25, len(methods)), methods):
@@ -349,7 +421,13 @@ def draw_relative(rows, datasets, unseen):
             places = np.arange(len(names)) + shift
             style = METHODS.style(method, ls="")
             ax.plot(middle, places, **style)
-            ax.hlines(places, low, high, color=style["color"], lw=0.8)
+            ax.hlines(
+                places,
+                low,
+                high,
+                color=style["color"],
+                lw=0.8,
+            )
         ax.axvline(1.0, color="#222222", lw=0.6)
         ax.set(title=title, xscale="log")
         left, right = ax.get_xlim()
@@ -364,7 +442,11 @@ def draw_relative(rows, datasets, unseen):
     axes[0, 0].invert_yaxis()
     for ax in axes[1]:
         ax.set_xlabel("loss over the stratified draw's")
-    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    fig.legend(
+        *axes[0, 0].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=5,
+    )
     return fig
 
 

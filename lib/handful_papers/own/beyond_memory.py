@@ -79,7 +79,15 @@ def sample(folder, m, rng):
     return blocks.take(rng.permutation(rng.choice(blocks.n, min(m, blocks.n), replace=False))).X
 
 
-def fit(method, folder, n_clusters, *, size, seed, n_iter=10):
+def fit(
+    method,
+    folder,
+    n_clusters,
+    *,
+    size,
+    seed,
+    n_iter=10,
+):
     """Centres by one method, on one thread, from a folder of files.
 
     Parameters
@@ -106,7 +114,15 @@ def fit(method, folder, n_clusters, *, size, seed, n_iter=10):
         model.train(X)
         return model.centroids
     if method == "kmeans":
-        return KMeans(n_clusters, n_init=1, random_state=seed).fit(X).cluster_centers_
+        return (
+            KMeans(
+                n_clusters,
+                n_init=1,
+                random_state=seed,
+            )
+            .fit(X)
+            .cluster_centers_
+        )
     model = MiniBatchKMeans(n_clusters, random_state=seed, compute_labels=False)
     for start in range(0, len(X), max(BATCH, 2 * n_clusters)):
         part = X[start : start + max(BATCH, 2 * n_clusters)]
@@ -127,7 +143,14 @@ def measured_fit(method, folder, n_clusters, size, seed, n_iter=10):
     fit(method, few, 8, size=500, seed=0)
     before = peak_megabytes()
     start = time.process_time()
-    centers = fit(method, folder, n_clusters, size=size, seed=seed, n_iter=n_iter)
+    centers = fit(
+        method,
+        folder,
+        n_clusters,
+        size=size,
+        seed=seed,
+        n_iter=n_iter,
+    )
     return centers, time.process_time() - start, peak_megabytes(), before
 
 
@@ -169,14 +192,26 @@ def curve_rows(dataset, seed, *, rows, measured, arms, kmeans_rows):
                 rows if method in ("vcgmm", "faiss") else min(rows, kmeans_rows),
             )
             with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-                job = pool.submit(measured_fit, method, folder / "data", clusters, size, seed)
+                job = pool.submit(
+                    measured_fit,
+                    method,
+                    folder / "data",
+                    clusters,
+                    size,
+                    seed,
+                )
                 centers, seconds, megabytes, imports = job.result()
             error = quantization_error(held_out, centers.astype(np.float32)) / measured
             row = dict(
                 method=method, clusters=clusters, size=size, n=rows, error=error, seconds=seconds
             )
             found.append(
-                row | dict(megabytes=megabytes, imports=imports, file_megabytes=n_bytes / 2**20)
+                row
+                | dict(
+                    megabytes=megabytes,
+                    imports=imports,
+                    file_megabytes=n_bytes / 2**20,
+                )
             )
     return found
 

@@ -33,7 +33,16 @@ def chosen(method, m, l2, X, y, seed):
         return None
 
 
-def loss_rows(dataset, seed, *, n, n_test, sizes, l2, columns=None):
+def loss_rows(
+    dataset,
+    seed,
+    *,
+    n,
+    n_test,
+    sizes,
+    l2,
+    columns=None,
+):
     """Held-out log-loss above that of all rows, a dict for each method, size and penalty of the
     trainer.
 
@@ -53,16 +62,37 @@ def loss_rows(dataset, seed, *, n, n_test, sizes, l2, columns=None):
     y = y[:cut]
 
     def loss(X, y, w, strength, **options):
-        model = LogisticRegression(C=1 / (strength * w.sum()), tol=1e-6, max_iter=5000, **options)
+        model = LogisticRegression(
+            C=1 / (strength * w.sum()),
+            tol=1e-6,
+            max_iter=5000,
+            **options,
+        )
         return log_loss(
             test[1], model.fit(X, y, sample_weight=w).predict_proba(test[0]), labels=[0, 1]
         )
 
     ways = [(f"l2 x {factor:g}", l2 * factor, {}) for factor in FACTORS]
     ways.append(("l1", l2, dict(l1_ratio=1.0, solver="liblinear")))
-    every = {way: loss(X, y, np.ones(cut), strength, **options) for way, strength, options in ways}
+    every = {
+        way: loss(
+            X,
+            y,
+            np.ones(cut),
+            strength,
+            **options,
+        )
+        for way, strength, options in ways
+    }
     found = [
-        dict(method="full", m=cut, rows=cut, way=way, loss=value, excess=0.0)
+        dict(
+            method="full",
+            m=cut,
+            rows=cut,
+            way=way,
+            loss=value,
+            excess=0.0,
+        )
         for way, value in every.items()
     ]
     for method in METHODS_SHOWN:
@@ -76,8 +106,23 @@ def loss_rows(dataset, seed, *, n, n_test, sizes, l2, columns=None):
             )
             for way, strength, options in ways:
                 value = loss(*few.take(X, y), strength, **options)
-                found.append(same | dict(way=way, loss=value, excess=value - every[way]))
-    return [dict(dataset=dataset, n=cut, d=X.shape[1]) | row for row in found]
+                found.append(
+                    same
+                    | dict(
+                        way=way,
+                        loss=value,
+                        excess=value - every[way],
+                    )
+                )
+    return [
+        dict(
+            dataset=dataset,
+            n=cut,
+            d=X.shape[1],
+        )
+        | row
+        for row in found
+    ]
 
 
 # --- which numbers decide the claims

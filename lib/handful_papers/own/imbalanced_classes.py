@@ -65,8 +65,21 @@ def prepare(dataset, seed, *, n, n_test):
         np.arange(len(y)), test_size=2 * n_test, stratify=y, random_state=seed
     )
     if n < len(rows):
-        rows, _ = train_test_split(rows, train_size=n, stratify=y[rows], random_state=seed)
-    parts = [rows, *train_test_split(aside, test_size=n_test, stratify=y[aside], random_state=seed)]
+        rows, _ = train_test_split(
+            rows,
+            train_size=n,
+            stratify=y[rows],
+            random_state=seed,
+        )
+    parts = [
+        rows,
+        *train_test_split(
+            aside,
+            test_size=n_test,
+            stratify=y[aside],
+            random_state=seed,
+        ),
+    ]
     tables = standardise(*(data.X[part].astype(np.float64) for part in parts))
     return [(torch.tensor(X, dtype=torch.float32), y[part]) for X, part in zip(tables, parts)]
 
@@ -103,8 +116,21 @@ def curve_rows(
     """
     parts = prepare(dataset, seed, n=n, n_test=n_test)
     marks = np.unique(np.linspace(0, n_steps, n_marks + 1).astype(int)[1:])
-    options = dict(hidden=hidden, marks=marks, batch_size=batch_size, seed=seed)
-    curves = [_train(method, parts, learning_rate=rate, **options) for rate in learning_rates]
+    options = dict(
+        hidden=hidden,
+        marks=marks,
+        batch_size=batch_size,
+        seed=seed,
+    )
+    curves = [
+        _train(
+            method,
+            parts,
+            learning_rate=rate,
+            **options,
+        )
+        for rate in learning_rates
+    ]
     if not any(curves):
         raise ConvergenceError(
             f"{dataset}, {method}: training diverges at the learning rates {learning_rates}."
@@ -112,7 +138,16 @@ def curve_rows(
     return min(filter(None, curves), key=lambda curve: curve[-1].pop("validation"))
 
 
-def _train(method, parts, *, hidden, marks, batch_size, learning_rate, seed):
+def _train(
+    method,
+    parts,
+    *,
+    hidden,
+    marks,
+    batch_size,
+    learning_rate,
+    seed,
+):
     """The rows of a curve; none where the losses overflow."""
     (X, y), validation, test = parts
     torch.manual_seed(seed)
@@ -120,7 +155,11 @@ def _train(method, parts, *, hidden, marks, batch_size, learning_rate, seed):
     layers = [layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), nn.ReLU())][:-1]
     model = nn.Sequential(*layers)
     targets = torch.tensor(y)
-    optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=0.9)
+    optimizer = torch.optim.SGD(
+        model.parameters(),
+        lr=learning_rate,
+        momentum=0.9,
+    )
     sampler = make_sampler(method, y, batch_size=batch_size, seed=seed)
     seconds = 0.0
     done = 0

@@ -53,19 +53,42 @@ def draw(hundred, posterior):
         }
     )
     plt.rcParams.update({"axes.titlesize": POINTS})
-    fig, (left, right) = plt.subplots(1, 2, figsize=(2 * SIDE, SIDE), layout="constrained")
+    fig, (left, right) = plt.subplots(
+        1,
+        2,
+        figsize=(2 * SIDE, SIDE),
+        layout="constrained",
+    )
     chosen, random, matched = (METHODS[m]["color"] for m in ("bilevel", "uniform", "matched"))
 
     quartiles = excess(hundred)
     for method, colour in (("uniform", random), ("bilevel", chosen)):
         one = quartiles.loc[method]
-        left.plot(one.index, one[0.5], color=colour, lw=2.2, marker="o", ms=4)
-        left.fill_between(one.index, one[0.25], one[0.75], color=colour, alpha=0.15, lw=0)
+        left.plot(
+            one.index,
+            one[0.5],
+            color=colour,
+            lw=2.2,
+            marker="o",
+            ms=4,
+        )
+        left.fill_between(
+            one.index,
+            one[0.25],
+            one[0.75],
+            color=colour,
+            alpha=0.15,
+            lw=0,
+        )
     least = least_matched(hundred)
     left.plot(
         least.rows, least.excess, color=matched, ls="", marker="D", ms=5, zorder=5, clip_on=False
     )
-    left.axhline(0, color=METHODS["full"]["color"], lw=1)
+    left.axhline(
+        0,
+        color=METHODS["full"]["color"],
+        lw=1,
+    )
     left.set(
         xscale="log",
         xlabel="training rows",
@@ -84,7 +107,13 @@ def draw(hundred, posterior):
         textcoords="offset points",
         color=random,
     )
-    left.annotate("chosen", (sizes[0], 0), (0, 6), textcoords="offset points", color=chosen)
+    left.annotate(
+        "chosen",
+        (sizes[0], 0),
+        (0, 6),
+        textcoords="offset points",
+        color=chosen,
+    )
     left.annotate(
         "matched",
         (least.rows.max(), 0),
@@ -97,7 +126,14 @@ def draw(hundred, posterior):
 
     measured = divergences(posterior)
     for _, one in measured.loc["matched"].groupby("what"):
-        right.plot(one.rows, one.kl.clip(lower=FLOOR), color=matched, lw=1, marker="D", ms=3)
+        right.plot(
+            one.rows,
+            one.kl.clip(lower=FLOOR),
+            color=matched,
+            lw=1,
+            marker="D",
+            ms=3,
+        )
     right.plot(
         measured.loc["uniform"].rows,
         measured.loc["uniform"].kl,

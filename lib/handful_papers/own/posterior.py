@@ -9,9 +9,9 @@ import numpy as np
 from handful import Logistic, MatchedCoreset
 from handful.data import load
 from handful.matching import Poisson
+from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.likelihoods import likelihood
 from handful.matching.pilot import find_pilot
-from handful.matching.rows import Rows
 from handful.models.links import Link
 from scipy.special import expit, gammaln, log_expit, logsumexp
 from scipy.stats import gaussian_kde
@@ -139,9 +139,22 @@ class Truth:
     """A posterior, by draws of a multivariate t around its mode that are weighted over all of its
     rows."""
 
-    def __init__(self, problem, X, y, prior, start, rng, n_draws, weights=None, freedom=20):
+    def __init__(
+        self,
+        problem,
+        X,
+        y,
+        prior,
+        start,
+        rng,
+        n_draws,
+        weights=None,
+        freedom=20,
+    ):
         model, target = likelihood(problem, y)
-        self.rows = Rows(model, X, target, np.ones(len(X)) if weights is None else weights)
+        self.rows = LikelihoodSums(
+            model, X, target, np.ones(len(X)) if weights is None else weights
+        )
         self.pilot, self.log_prior, counts = find_pilot(self.rows, prior, start)
         self.n_terms = len(counts) + np.count_nonzero(np.tril(counts))
         d = len(counts)
@@ -164,7 +177,7 @@ class Truth:
 
     def of_rows(self, indices, weights):
         """Log density of the posterior of some weighted rows, at the draws, up to a constant."""
-        return self.rows.take(indices, weights).sums(self.theta) + self.log_prior(self.theta)
+        return self.rows.restricted(indices, weights).sums(self.theta) + self.log_prior(self.theta)
 
     def log_z(self, log_density=None):
         """Logarithm of the integral of a density, this posterior's own if None, up to what all of
@@ -196,7 +209,16 @@ def problem_of(what, n, seed, columns):
     return Logistic(), *table(what, n, seed, columns), None, 1.0
 
 
-def random_rows(truth, problem, X, y, prior, start, rng, n_draws):
+def random_rows(
+    truth,
+    problem,
+    X,
+    y,
+    prior,
+    start,
+    rng,
+    n_draws,
+):
     """3,000 random rows, of few a third, that stand for all by their weights: how many, and their
     posterior."""
     few = rng.choice(len(X), min(3000, len(X) // 3), replace=False)
@@ -206,7 +228,15 @@ def random_rows(truth, problem, X, y, prior, start, rng, n_draws):
     )
 
 
-def posterior_rows(what, seed, *, n, n_draws, multiples, columns=None):
+def posterior_rows(
+    what,
+    seed,
+    *,
+    n,
+    n_draws,
+    multiples,
+    columns=None,
+):
     """Rows of one model, table or protocol: a dict for each number of matched rows, and for each
     control.
 
@@ -231,8 +261,24 @@ def posterior_rows(what, seed, *, n, n_draws, multiples, columns=None):
         n_terms=truth.n_terms,
         n_effective=1 / (truth.weights**2).sum(),
     )
-    found = [same | dict(method="laplace", rows=0, kl=truth.divergence(-0.5 * (truth.z**2).sum(1)))]
-    m, random = random_rows(truth, problem, X, y, prior, start, rng, n_draws)
+    found = [
+        same
+        | dict(
+            method="laplace",
+            rows=0,
+            kl=truth.divergence(-0.5 * (truth.z**2).sum(1)),
+        )
+    ]
+    m, random = random_rows(
+        truth,
+        problem,
+        X,
+        y,
+        prior,
+        start,
+        rng,
+        n_draws,
+    )
     found.append(
         same
         | dict(
@@ -274,7 +320,15 @@ def posterior_rows(what, seed, *, n, n_draws, multiples, columns=None):
     return found
 
 
-def marginal_rows(what, seed, *, n, n_draws, columns=None, n_points=121):
+def marginal_rows(
+    what,
+    seed,
+    *,
+    n,
+    n_draws,
+    columns=None,
+    n_points=121,
+):
     """The marginal of the coefficient that is largest at the mode, a dict for each method and point
     of its axis.
 
@@ -290,7 +344,16 @@ def marginal_rows(what, seed, *, n, n_draws, columns=None, n_points=121):
     matched = MatchedCoreset(
         problem, at="posterior", prior=prior, start=start, random_state=seed
     ).fit(X, y)
-    m, random = random_rows(truth, problem, X, y, prior, start, rng, n_draws)
+    m, random = random_rows(
+        truth,
+        problem,
+        X,
+        y,
+        prior,
+        start,
+        rng,
+        n_draws,
+    )
     of_matched = truth.normalised(truth.of_rows(matched.indices_, matched.weights_))
     which = int(np.argmax(np.abs(truth.pilot.modes[0])))
     draws = {
@@ -304,9 +367,21 @@ def marginal_rows(what, seed, *, n, n_draws, columns=None, n_points=121):
     low = min(mean - 4 * deviation for mean, deviation in centers.values())
     high = max(mean + 4 * deviation for mean, deviation in centers.values())
     grid = np.linspace(low, high, n_points)
-    same = dict(what="marginal", n=len(X), d=truth.theta.shape[1], n_terms=truth.n_terms)
+    same = dict(
+        what="marginal",
+        n=len(X),
+        d=truth.theta.shape[1],
+        n_terms=truth.n_terms,
+    )
     return [
-        same | dict(method=method, rows=size, point=i, x=at, density=height)
+        same
+        | dict(
+            method=method,
+            rows=size,
+            point=i,
+            x=at,
+            density=height,
+        )
         for method, (size, x, w) in draws.items()
         for i, (at, height) in enumerate(zip(grid, gaussian_kde(x, weights=w)(grid)))
     ]
@@ -356,7 +431,11 @@ def chain_rows(seed, *, n, d, n_warmup, n_draws, everything):
     X = (X - X.mean(0)) / X.std(0)
     y = (rng.random(n) < 1 / (1 + np.exp(2 - X @ rng.normal(size=d) * 0.5))).astype(int)
     start = time.process_time()
-    matched = MatchedCoreset(Logistic(), at="posterior", random_state=seed).fit(X, y)
+    matched = MatchedCoreset(
+        Logistic(),
+        at="posterior",
+        random_state=seed,
+    ).fit(X, y)
     choosing = time.process_time() - start
 
     def model(A, y, w):
@@ -383,9 +462,23 @@ def chain_rows(seed, *, n, d, n_warmup, n_draws, everything):
     row = same | dict(
         method="matched", rows=len(matched.indices_), seconds=choosing, chain=seconds, kl=said.kl
     )
-    found = [row | dict(verdict=said.verdict, n_effective=said.n_effective, pareto_k=said.pareto_k)]
+    found = [
+        row
+        | dict(
+            verdict=said.verdict,
+            n_effective=said.n_effective,
+            pareto_k=said.pareto_k,
+        )
+    ]
     if everything:
-        found.append(same | dict(method="full", rows=n, chain=chain(X, y, np.ones(n))[1]))
+        found.append(
+            same
+            | dict(
+                method="full",
+                rows=n,
+                chain=chain(X, y, np.ones(n))[1],
+            )
+        )
     return found
 
 

@@ -95,10 +95,17 @@ def choose(method, m, P, y, *, n_pool, seed):
         )
     pool = np.random.default_rng((seed, 2)).permutation(len(y))[:n_pool]
     Z = P[pool] / (P[pool].std() * P.shape[1] ** 0.5)
-    features = Nystrom(RBF(gamma=0.25), n_landmarks=300, random_state=seed).fit_transform(Z)
-    few = BilevelCoreset(Logistic(l2=1e-3), size=m, weighting="binary", random_state=seed).fit(
-        features, y[pool]
-    )
+    features = Nystrom(
+        RBF(gamma=0.25),
+        n_landmarks=300,
+        random_state=seed,
+    ).fit_transform(Z)
+    few = BilevelCoreset(
+        Logistic(l2=1e-3),
+        size=m,
+        weighting="binary",
+        random_state=seed,
+    ).fit(features, y[pool])
     return pool[few.indices_]
 
 
@@ -111,7 +118,13 @@ def mebibytes(method, m, X, y, **options):
     """
     tracemalloc.start()
     try:
-        choose(method, m, X if method in RAW else components(X), y, **options)
+        choose(
+            method,
+            m,
+            X if method in RAW else components(X),
+            y,
+            **options,
+        )
         return tracemalloc.get_traced_memory()[1] / 2**20
     finally:
         tracemalloc.stop()
@@ -120,7 +133,16 @@ def mebibytes(method, m, X, y, **options):
 # --- the network
 
 
-def train(few, valid, test, seed, *, n_epochs=100, patience=5, min_delta=1e-3):
+def train(
+    few,
+    valid,
+    test,
+    seed,
+    *,
+    n_epochs=100,
+    patience=5,
+    min_delta=1e-3,
+):
     """Accuracies of the network of coreax's benchmark on a test set, in per cent: stopped in each
     of the `WAYS`.
 
@@ -155,9 +177,18 @@ def train(few, valid, test, seed, *, n_epochs=100, patience=5, min_delta=1e-3):
     # flax's start: a normal, cut at two deviations, of variance 1 / fan-in
     for layer in (net[0], net[4]):
         sd = layer.in_features**-0.5 / 0.87962566
-        nn.init.trunc_normal_(layer.weight, std=sd, a=-2 * sd, b=2 * sd)
+        nn.init.trunc_normal_(
+            layer.weight,
+            std=sd,
+            a=-2 * sd,
+            b=2 * sd,
+        )
         nn.init.zeros_(layer.bias)
-    optimiser = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=1e-5)
+    optimiser = torch.optim.AdamW(
+        net.parameters(),
+        lr=1e-3,
+        weight_decay=1e-5,
+    )
     best = dict.fromkeys(WAYS, 0.0)
     found = dict.fromkeys(WAYS, 0.0)
     waited = dict.fromkeys(WAYS, 0)
@@ -192,7 +223,16 @@ def train(few, valid, test, seed, *, n_epochs=100, patience=5, min_delta=1e-3):
     return {way: 100 * one for way, one in found.items()} | {"epochs": epoch + 1}
 
 
-def accuracy_rows(method, seed, *, dataset, sizes, n_valid, n_pool, most):
+def accuracy_rows(
+    method,
+    seed,
+    *,
+    dataset,
+    sizes,
+    n_valid,
+    n_pool,
+    most,
+):
     """A dict for each size: test accuracies, and what the choice cost, the components' included.
 
     Parameters
@@ -218,7 +258,15 @@ def accuracy_rows(method, seed, *, dataset, sizes, n_valid, n_pool, most):
         if method == "bilevel" and m > most:
             continue
         start = time.process_time()
-        chosen = np.random.default_rng(seed).permutation(choose(method, m, P, y, **options))
+        chosen = np.random.default_rng(seed).permutation(
+            choose(
+                method,
+                m,
+                P,
+                y,
+                **options,
+            )
+        )
         seconds = before + time.process_time() - start
         fresh = np.random.default_rng((seed, 3))
 
@@ -226,9 +274,25 @@ def accuracy_rows(method, seed, *, dataset, sizes, n_valid, n_pool, most):
             of = fresh.choice(len(y), len(chosen), replace=False) if method == "rs2" else chosen
             return X[of], y[of]
 
-        found = dict(m=m, rows=len(chosen), **train(few, valid, test, seed), seconds=seconds)
+        found = dict(
+            m=m,
+            rows=len(chosen),
+            **train(few, valid, test, seed),
+            seconds=seconds,
+        )
         rows.append(
-            found | dict(mib=mebibytes(method, m, X, y, **options) if seed == 0 else np.nan)
+            found
+            | dict(
+                mib=mebibytes(
+                    method,
+                    m,
+                    X,
+                    y,
+                    **options,
+                )
+                if seed == 0
+                else np.nan
+            )
         )
     return rows
 
@@ -238,7 +302,11 @@ def accuracy_rows(method, seed, *, dataset, sizes, n_valid, n_pool, most):
 
 def printed():
     """Published accuracies: a row for each of the nine solvers, a column for each size (int)."""
-    table = published("public", ITEM).pivot(index="row", columns="column", values="value")
+    table = published("public", ITEM).pivot(
+        index="row",
+        columns="column",
+        values="value",
+    )
     table.columns = table.columns.astype(int)
     return table.sort_index(axis=1)
 
@@ -249,7 +317,11 @@ def evidence(run):
     best = printed().max()
 
     def of(method):
-        return rows[rows.method == method].pivot(index="seed", columns="m", values="test")
+        return rows[rows.method == method].pivot(
+            index="seed",
+            columns="m",
+            values="test",
+        )
 
     def over(a, values):
         return {f"m={m}": (a[m] - values[m]).to_numpy() for m in a if m in values}

@@ -87,7 +87,18 @@ def gradient_products(X, y, T, t, W):
     return products
 
 
-def score_rows(dataset, seed, *, n, t, n_subsets, n_epochs, n_replays, penalties, components):
+def score_rows(
+    dataset,
+    seed,
+    *,
+    n,
+    t,
+    n_subsets,
+    n_epochs,
+    n_replays,
+    penalties,
+    components,
+):
     """LDS of each score against one truth, and the agreement of that truth with a second one on the
     same subsets.
 
@@ -109,28 +120,75 @@ def score_rows(dataset, seed, *, n, t, n_subsets, n_epochs, n_replays, penalties
     X, y, T, b = images(dataset, n, t)
     rng = np.random.default_rng((seed, 0))
     subsets = [rng.choice(n, n // 2, replace=False) for _ in range(n_subsets)]
-    losses, second = (losses_of(trained(X, y, subsets, n_epochs, rng), T, b) for _ in range(2))
+    losses, second = (
+        losses_of(
+            trained(
+                X,
+                y,
+                subsets,
+                n_epochs,
+                rng,
+            ),
+            T,
+            b,
+        )
+        for _ in range(2)
+    )
     # correlation with a truth without noise, were it known
     ceiling = np.sqrt(max(agreements(losses, second).mean(), 0.0))
-    found = [dict(method="ceiling", l2=0.0, lds=float(ceiling), seconds=0.0)]
+    found = [
+        dict(
+            method="ceiling",
+            l2=0.0,
+            lds=float(ceiling),
+            seconds=0.0,
+        )
+    ]
 
     def add(method, start, scores, l2=0.0):
         seconds = time.process_time() - start
         found.append(
-            dict(method=method, l2=l2, lds=lds(scores, subsets, losses).mean(), seconds=seconds)
+            dict(
+                method=method,
+                l2=l2,
+                lds=lds(scores, subsets, losses).mean(),
+                seconds=seconds,
+            )
         )
 
     add("random", time.process_time(), rng.normal(size=(n, len(T))))
     start = time.process_time()
-    ends = trained(X, y, [np.arange(n)] * CHECKPOINTS, n_epochs, rng)
+    ends = trained(
+        X,
+        y,
+        [np.arange(n)] * CHECKPOINTS,
+        n_epochs,
+        rng,
+    )
     add("TracIn", start, gradient_products(X, y, T, b, ends))
     start = time.process_time()
     _, directions = np.linalg.eigh(np.cov(X, rowvar=False))
     P, Q = ((A - X.mean(axis=0)) @ directions[:, -components:].astype(X.dtype) for A in (X, T))
     for l2 in penalties:
-        add("influence", start, influence(Logistic(l2=l2), P, y, Q, b), l2)
+        add(
+            "influence",
+            start,
+            influence(
+                Logistic(l2=l2),
+                P,
+                y,
+                Q,
+                b,
+            ),
+            l2,
+        )
         start = time.process_time()
-    options = dict(n_epochs=n_epochs // 2, batch_size=BATCH, learning_rate=RATE, n_replays=1)
+    options = dict(
+        n_epochs=n_epochs // 2,
+        batch_size=BATCH,
+        learning_rate=RATE,
+        n_replays=1,
+    )
     total = 0.0
     start = time.process_time()
     for replay in range(n_replays):

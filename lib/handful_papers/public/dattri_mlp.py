@@ -57,7 +57,13 @@ def trained(X, y, rows, widths, read_at, seed):
             slope = (torch.softmax(z, dim=1) - Y[batch]) / len(batch)
             slopes = backward(layers, inputs, slope, kept)
             for layer, speed, a, g in zip(layers, speeds, inputs, slopes):
-                torch.addmm(speed[0], g.T, a, beta=MOMENTUM, out=speed[0])
+                torch.addmm(
+                    speed[0],
+                    g.T,
+                    a,
+                    beta=MOMENTUM,
+                    out=speed[0],
+                )
                 speed[1].mul_(MOMENTUM).add_(g.sum(dim=0))
                 for part, change in zip(layer, speed):
                     part.add_(change, alpha=-RATE)
@@ -127,7 +133,19 @@ def unit(scores):
     return (scores - scores.mean(axis=0)) / np.maximum(scores.std(axis=0), 1e-30)
 
 
-def score_rows(dataset, seed, *, n, t, n_subsets, hidden, n_epochs, read_at, n_networks, n_late):
+def score_rows(
+    dataset,
+    seed,
+    *,
+    n,
+    t,
+    n_subsets,
+    hidden,
+    n_epochs,
+    read_at,
+    n_networks,
+    n_late,
+):
     """LDS of each score against one truth, and the agreement of that truth with a second one on the
     same subsets.
 
@@ -154,7 +172,14 @@ def score_rows(dataset, seed, *, n, t, n_subsets, hidden, n_epochs, read_at, n_n
     subsets = [rng.choice(n, n // 2, replace=False) for _ in range(n_subsets)]
 
     def networks(rows, epochs):
-        return trained(X, y, rows, widths, epochs, int(rng.integers(2**31)))
+        return trained(
+            X,
+            y,
+            rows,
+            widths,
+            epochs,
+            int(rng.integers(2**31)),
+        )
 
     start = time.process_time()
     losses, second = (
@@ -162,7 +187,15 @@ def score_rows(dataset, seed, *, n, t, n_subsets, hidden, n_epochs, read_at, n_n
     )
     ceiling = np.sqrt(max(agreements(losses, second).mean(), 0.0))
     spent = time.process_time() - start
-    found = [dict(method="ceiling", networks=0, lds=float(ceiling), deviation=0.0, seconds=spent)]
+    found = [
+        dict(
+            method="ceiling",
+            networks=0,
+            lds=float(ceiling),
+            deviation=0.0,
+            seconds=spent,
+        )
+    ]
 
     def add(method, k, scores, seconds):
         found_lds = lds(scores, subsets, losses)
@@ -184,7 +217,15 @@ def score_rows(dataset, seed, *, n, t, n_subsets, hidden, n_epochs, read_at, n_n
         for k in range(1, max(counts) + 1):
             start = time.process_time()
             for layers in networks(np.arange(n), read):
-                total = total + unit(network_influence(network_of(layers), X, y, T, b))
+                total = total + unit(
+                    network_influence(
+                        network_of(layers),
+                        X,
+                        y,
+                        T,
+                        b,
+                    )
+                )
                 plain = plain + unit(products(layers, X, y, T, b))
             spent += time.process_time() - start
             if k in counts:

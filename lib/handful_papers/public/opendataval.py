@@ -82,7 +82,15 @@ def rankings(X, y, n_trees, seed):
     folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed)
     for name, model in models(n_trees).items():
         start = time.process_time()
-        values = np.exp(-suspects(model, X, y, n_folds=N_FOLDS, random_state=seed).scores_)
+        values = np.exp(
+            -suspects(
+                model,
+                X,
+                y,
+                n_folds=N_FOLDS,
+                random_state=seed,
+            ).scores_
+        )
         found[f"suspects, {name}"] = values, time.process_time() - start
         start = time.process_time()
         own = (
@@ -124,14 +132,25 @@ def label_rows(dataset, seed, *, n, rates, n_trees):
                 loss=-np.log(np.maximum(values, 1e-12)).mean(),
             )
             rows.append(
-                dict(dataset=dataset, rate=rate, method=ranking, n=len(y), **row, seconds=seconds)
+                dict(
+                    dataset=dataset,
+                    rate=rate,
+                    method=ranking,
+                    n=len(y),
+                    **row,
+                    seconds=seconds,
+                )
             )
     return rows
 
 
 def printed():
     """The published F1 scores as a table: a row for each method, columns "fried 10%", ..."""
-    return published("public", ITEM).pivot(index="row", columns="column", values="value")
+    return published("public", ITEM).pivot(
+        index="row",
+        columns="column",
+        values="value",
+    )
 
 
 # --- which numbers decide the claims
@@ -153,7 +172,11 @@ def evidence(run):
         found = f1.groupby(["dataset", "rate"])
         return {f"{dataset} {rate:.0%}": one.to_numpy() for (dataset, rate), one in found}
 
-    wide = rows.pivot(index=["dataset", "rate", "seed"], columns="method", values="f1")
+    wide = rows.pivot(
+        index=["dataset", "rate", "seed"],
+        columns="method",
+        values="f1",
+    )
     ours = wide[f"suspects, {LEAST}"]
     formula = wide.index.get_level_values("dataset").isin(FORMULAS)
     best = table.loc["LossVal, the best of its settings"]

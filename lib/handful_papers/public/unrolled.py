@@ -57,7 +57,11 @@ def unrolled(
     (200, 10)
     """
     model = LinearTraining(problem, X, y, X_test, y_test)
-    for name, value in dict(n_epochs=n_epochs, batch_size=batch_size, n_replays=n_replays).items():
+    for name, value in dict(
+        n_epochs=n_epochs,
+        batch_size=batch_size,
+        n_replays=n_replays,
+    ).items():
         check_integer(name, value)
     check_number("learning_rate", learning_rate, above=0)
     rng = as_generator(random_state)

@@ -11,7 +11,16 @@ from handful.svm.interior_point import minimise, with_ones
 from handful_papers.svm.errors import svm_problem
 
 
-def exact_sensitivity(X, y, index, *, price=1.0, sample_weight=None, tol=1e-9, max_iter=50):
+def exact_sensitivity(
+    X,
+    y,
+    index,
+    *,
+    price=1.0,
+    sample_weight=None,
+    tol=1e-9,
+    max_iter=50,
+):
     """The sensitivity of one point, by fractional programming (Dinkelbach 1967).
 
     Above ``s = u / U`` the numerator minus s times F is concave in w; each round maximises it, a
@@ -68,7 +77,13 @@ def printed_bound_counterexample(distance=2.3, light=1e-3, heavy=1e5):
     price : float; of a unit of hinge loss
     index : int, the light point
     """
-    X = np.array([[1.0], [1.0 - distance], [-1.0]])
+    X = np.array(
+        [
+            [1.0],
+            [1.0 - distance],
+            [-1.0],
+        ]
+    )
     return X, np.array([1.0, 1.0, -1.0]), np.array([1.0, light, heavy]), 0.5, 1
 
 
@@ -101,7 +116,12 @@ def sensitivity_bounds(X, y, n_clusters, *, seed):
     found = {}
     for prefix, rule in (("", "tight"), ("paper ", "paper")):
         for k in n_clusters:
-            fitted = SVMCoreset(50, rule=rule, n_clusters=k, random_state=seed).fit(X, y)
+            fitted = SVMCoreset(
+                50,
+                rule=rule,
+                n_clusters=k,
+                random_state=seed,
+            ).fit(X, y)
             found[f"{prefix}k={k}"] = fitted.sensitivities_
     return found
 
@@ -131,11 +151,26 @@ def outlier_scores(dataset, *, data_seed, seed):
             name: bound[m].mean() / bound[~m].mean()
             for name, m in (("misclassified", wrong), ("far", far))
         }
-        rows.append(dict(dataset=problem.label, method=f"svm {rule}", seed=seed, **ratios))
+        rows.append(
+            dict(
+                dataset=problem.label,
+                method=f"svm {rule}",
+                seed=seed,
+                **ratios,
+            )
+        )
     return rows
 
 
-def bound_rows(X, y, sample_weight, price, index, *, labels=None):
+def bound_rows(
+    X,
+    y,
+    sample_weight,
+    price,
+    index,
+    *,
+    labels=None,
+):
     """The bounds of one point and its true sensitivity; its class is one cluster, or split by
     `labels`.
 
@@ -147,17 +182,46 @@ def bound_rows(X, y, sample_weight, price, index, *, labels=None):
     l2 = 1.0 / (price * sample_weight.sum())
     opt = LinearSVM(l2=l2, tol=1e-9).fit(X, y, sample_weight=sample_weight).lower_bound_
     mine = (y == y[index]) & (labels == labels[index])
-    centre = np.average(X[mine], axis=0, weights=sample_weight[mine])
+    centre = np.average(
+        X[mine],
+        axis=0,
+        weights=sample_weight[mine],
+    )
     distance = np.array([np.linalg.norm(X[index] - centre)])
     weights = sample_weight[[index]], np.array([sample_weight[mine].sum()]), sample_weight.sum()
     exact = exact_sensitivity(X, y, index, price=price, sample_weight=sample_weight)
     values = {
-        "printed (4/9)": printed_bound(distance, *weights, price=price, opt=opt, kappa=4 / 9)[0],
-        "code (2/3)": printed_bound(distance, *weights, price=price, opt=opt, kappa=2 / 3)[0],
-        "tight": tight_bound(distance, *weights, price=price, opt=opt)[0],
+        "printed (4/9)": printed_bound(
+            distance,
+            *weights,
+            price=price,
+            opt=opt,
+            kappa=4 / 9,
+        )[0],
+        "code (2/3)": printed_bound(
+            distance,
+            *weights,
+            price=price,
+            opt=opt,
+            kappa=2 / 3,
+        )[0],
+        "tight": tight_bound(
+            distance,
+            *weights,
+            price=price,
+            opt=opt,
+        )[0],
     }
     return pd.DataFrame(
-        [dict(bound=name, value=v, exact=exact, ratio=v / exact) for name, v in values.items()]
+        [
+            dict(
+                bound=name,
+                value=v,
+                exact=exact,
+                ratio=v / exact,
+            )
+            for name, v in values.items()
+        ]
     )
 
 
@@ -173,7 +237,18 @@ def real_bound_rows(dataset, *, n_points, data_seed):
     """`bound_rows` of random points of a data set, each class a cluster."""
     problem = svm_problem(dataset, seed=data_seed)
     some = np.random.default_rng(data_seed).choice(problem.n, n_points, replace=False)
-    return pd.concat([bound_rows(problem.X, problem.y, np.ones(problem.n), 1.0, i) for i in some])
+    return pd.concat(
+        [
+            bound_rows(
+                problem.X,
+                problem.y,
+                np.ones(problem.n),
+                1.0,
+                i,
+            )
+            for i in some
+        ]
+    )
 
 
 def random_bound_rows(instances, *, per_instance=4, data_seed=0):
@@ -192,6 +267,13 @@ def random_bound_rows(instances, *, per_instance=4, data_seed=0):
         labels = rng.integers(rng.integers(1, 4), size=n)
         for i in rng.choice(n, per_instance, replace=False):
             frames.append(
-                bound_rows(X, y, u, price, i, labels=labels).assign(seed=instance, point=i)
+                bound_rows(
+                    X,
+                    y,
+                    u,
+                    price,
+                    i,
+                    labels=labels,
+                ).assign(seed=instance, point=i)
             )
     return pd.concat(frames, ignore_index=True)

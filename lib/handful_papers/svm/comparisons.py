@@ -70,7 +70,11 @@ def ratios(rows, arm, *, spread=False, sizes=None):
     for dataset, part in rows.groupby("dataset", sort=False):
         every = sorted(part["size"].unique())
         for size in every if sizes is None else sizes(every):
-            wide = part[part["size"] == size].pivot(index="seed", columns="method", values="error")
+            wide = part[part["size"] == size].pivot(
+                index="seed",
+                columns="method",
+                values="error",
+            )
             if spread:
                 wide = (wide - wide.median()).abs()
             found[dataset, int(size)] = jackknifed_ratio(

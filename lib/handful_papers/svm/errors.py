@@ -126,7 +126,13 @@ def svm_problem(name, *, seed=0):
         X = sparse.csr_matrix(X / np.where(scale > 0, scale, 1.0))
     else:
         (X,) = standardise(X)
-    return SVMProblem(name, X, y, data, LinearSVM().fit(X, y).objective_)
+    return SVMProblem(
+        name,
+        X,
+        y,
+        data,
+        LinearSVM().fit(X, y).objective_,
+    )
 
 
 def paper_sizes(problem, k):
@@ -194,7 +200,12 @@ def _timed_row(problem, sample, select, with_svc):
     """Error and CPU seconds of a selected sample; `train_svc` is the time of the paper's solver, if
     asked for."""
     error, train = relative_error(problem, *sample)
-    row = dict(error=error, select=select, train=train, seconds=select + train)
+    row = dict(
+        error=error,
+        select=select,
+        train=train,
+        seconds=select + train,
+    )
     if with_svc:
         X, y, weights = sample
         one_class = (y == y[0]).all()
@@ -223,7 +234,15 @@ def offline_errors(dataset, *, n_sizes, data_seed, seed):
             else:
                 coreset = selector.draw(size, random_state=np.random.default_rng([seed, size]))
             error, _ = relative_error(problem, *coreset.take(problem.X, problem.y))
-            rows.append(dict(dataset=problem.label, method=arm, size=size, seed=seed, error=error))
+            rows.append(
+                dict(
+                    dataset=problem.label,
+                    method=arm,
+                    size=size,
+                    seed=seed,
+                    error=error,
+                )
+            )
     return rows
 
 
@@ -245,7 +264,15 @@ def offline_times(dataset, *, n_sizes, data_seed, with_svc=(), seed):
             sample = selector.fit(problem.X, problem.y).take(problem.X, problem.y)
             select = time.process_time() - start
             timed = _timed_row(problem, sample, select, dataset in with_svc)
-            rows.append(dict(dataset=problem.label, method=arm, size=size, seed=seed, **timed))
+            rows.append(
+                dict(
+                    dataset=problem.label,
+                    method=arm,
+                    size=size,
+                    seed=seed,
+                    **timed,
+                )
+            )
     return rows
 
 
@@ -302,12 +329,25 @@ def streaming_runs(dataset, *, n_sizes, data_seed, with_svc=(), seed):
     _compile(dataset, data_seed)
     for size in stream_sizes(problem, n_sizes):
         for arm, make in STREAM_ARMS.items():
-            stream = MergeReduce(make(), size=size, leaf_size=size, random_state=seed)
+            stream = MergeReduce(
+                make(),
+                size=size,
+                leaf_size=size,
+                random_state=seed,
+            )
             start = time.process_time()
             sample = stream.fit(X, y).rows()
             select = time.process_time() - start
             timed = _timed_row(problem, sample, select, dataset in with_svc)
-            rows.append(dict(dataset=problem.label, method=arm, size=size, seed=seed, **timed))
+            rows.append(
+                dict(
+                    dataset=problem.label,
+                    method=arm,
+                    size=size,
+                    seed=seed,
+                    **timed,
+                )
+            )
     return rows
 
 

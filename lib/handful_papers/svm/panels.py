@@ -21,7 +21,13 @@ def panels(rows, ylabel, draw):
         part = rows[rows.dataset == label]
         draw(ax, part)
         sizes = sorted(part["size"].unique())
-        ax.set(title=label, xscale="log", yscale="log", xlabel="sample size m", ylabel=ylabel)
+        ax.set(
+            title=label,
+            xscale="log",
+            yscale="log",
+            xlabel="sample size m",
+            ylabel=ylabel,
+        )
         ax.set_xticks(sizes[:: max(1, len(sizes) // 3)], minor=False)
         ax.set_xticks([], minor=True)
         ax.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
@@ -44,7 +50,13 @@ def draw_errors(ax, rows):
         deviation = by_size.agg(lambda e: (e - e.median()).abs().median())
         several = by_size.size().max() > 1
         bars = [deviation.clip(upper=0.9 * mean), deviation] if several else None
-        ax.errorbar(mean.index, mean, yerr=bars, elinewidth=0.7, **METHODS.style(method))
+        ax.errorbar(
+            mean.index,
+            mean,
+            yerr=bars,
+            elinewidth=0.7,
+            **METHODS.style(method),
+        )
 
 
 def draw_ratios(rows, xlabel):
@@ -70,16 +82,30 @@ def draw_ratios(rows, xlabel):
         .unstack()
     )
     for ax, label in zip(axes.flat, labels):
-        ax.axvline(1, color=style.BLACK, lw=0.8, zorder=1)
+        ax.axvline(
+            1,
+            color=style.BLACK,
+            lw=0.8,
+            zorder=1,
+        )
         for row, method in enumerate(methods):
             look = METHODS.style(method, ls="") if (label, method) in quartiles.index else None
             marks = quartiles.loc[label, method].to_numpy() if look else ()
             for k, (low, middle, high) in enumerate(marks):
                 at = row + 0.2 * (k - (len(marks) - 1) / 2)
                 if high > low:
-                    ax.plot([low, high], [at, at], color=look["color"], lw=0.8)
+                    ax.plot(
+                        [low, high],
+                        [at, at],
+                        color=look["color"],
+                        lw=0.8,
+                    )
                 ax.plot(middle, at, **look | {"marker": look["marker"] or "o", "ms": 2.5 + 0.8 * k})
-        ax.set(title=label, xscale="log", ylim=(len(methods) - 0.5, -0.5))
+        ax.set(
+            title=label,
+            xscale="log",
+            ylim=(len(methods) - 0.5, -0.5),
+        )
         ax.set_yticks(range(len(methods)), names if ax in axes[:, 0] else [])
         style.log_ticks(ax.xaxis)
     for ax in axes[-1]:

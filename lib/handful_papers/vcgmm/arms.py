@@ -32,7 +32,11 @@ PEERS = ("sklearn lloyd", "sklearn elkan", "minibatch", "faiss")
 # m, of AFK-MC2 alone
 CHAINS = (2, 5, 10, 20)
 # G and random clusters, of var-GMM-S
-WIDTHS = ((3, 1), (5, 0), (7, 0))
+WIDTHS = (
+    (3, 1),
+    (5, 0),
+    (7, 0),
+)
 # the relative change of the bound that ends every run of the paper's algorithms
 TOL = 1e-4
 
@@ -97,9 +101,24 @@ def paper_settings(
     base = Setting("vcgmm", **search, chain_length=chain_length, n_warmup=n_warmup)
     settings = [Setting("kmeans++")]
     settings += [Setting("afkmc2", chain_length=m) for m in chains]
-    settings += [replace(base, method="vargmm", n_neighbors=g, n_random=r) for g, r in widths]
+    settings += [
+        replace(
+            base,
+            method="vargmm",
+            n_neighbors=g,
+            n_random=r,
+        )
+        for g, r in widths
+    ]
     for size in sizes:
-        settings += [replace(base, method="lwcs", size=size), replace(base, size=size)]
+        settings += [
+            replace(
+                base,
+                method="lwcs",
+                size=size,
+            ),
+            replace(base, size=size),
+        ]
         settings += [Setting(OURS, size=size)] if ours else []
     return settings
 
@@ -169,7 +188,12 @@ def _fit_paper(setting, X, n_clusters, rng):
         n_distances = len(X)
     clock.append(time.process_time())
     if setting.method == "kmeans++":
-        seeds, _, _ = kmeans_plusplus(rows, n_clusters, n_trials=1, rng=rng)
+        seeds, _, _ = kmeans_plusplus(
+            rows,
+            n_clusters,
+            n_trials=1,
+            rng=rng,
+        )
         # as the textbook counts them; blocks compute a few more
         n_distances += len(rows) * n_clusters
     else:
@@ -181,7 +205,12 @@ def _fit_paper(setting, X, n_clusters, rng):
     n_iter = 0
     clock.append(time.process_time())
     if setting.method in ("kmeans++", "lwcs"):
-        centers, n_iter, n_em = lloyd(rows, centers, sample_weight=weights, tol=TOL)
+        centers, n_iter, n_em = lloyd(
+            rows,
+            centers,
+            sample_weight=weights,
+            tol=TOL,
+        )
         n_distances += n_em
     elif setting.method in ("vargmm", "vcgmm"):
         model = printed_vcgmm(setting, centers, rng).fit(rows, sample_weight=weights)
@@ -189,7 +218,13 @@ def _fit_paper(setting, X, n_clusters, rng):
         n_iter = model.n_iter_
         n_distances += model.n_distances_
     clock.append(time.process_time())
-    return Fit(centers, n_iter, n_distances, clock[-1] - clock[0], *np.diff(clock))
+    return Fit(
+        centers,
+        n_iter,
+        n_distances,
+        clock[-1] - clock[0],
+        *np.diff(clock),
+    )
 
 
 def _fit_ours(setting, X, n_clusters, rng):
@@ -213,7 +248,11 @@ def _fit_peer(name, X, n_clusters, seed):
 
             faiss.omp_set_num_threads(1)
             start = time.process_time()
-            options = dict(seed=seed + 1, max_points_per_centroid=len(X), min_points_per_centroid=1)
+            options = dict(
+                seed=seed + 1,
+                max_points_per_centroid=len(X),
+                min_points_per_centroid=1,
+            )
             model = faiss.Kmeans(X.shape[1], n_clusters, **options)
             model.train(X)
             centers = model.centroids
@@ -225,7 +264,11 @@ def _fit_peer(name, X, n_clusters, seed):
                     n_clusters, batch_size=1024, compute_labels=False, **options
                 ).fit(X)
             else:
-                model = KMeans(n_clusters, algorithm=name.split()[1], **options).fit(X)
+                model = KMeans(
+                    n_clusters,
+                    algorithm=name.split()[1],
+                    **options,
+                ).fit(X)
             centers = model.cluster_centers_
             n_iter = model.n_iter_
         seconds = time.process_time() - start
@@ -240,7 +283,16 @@ def warm_up(settings, X):
     nearest_centers(few, few[:8])
 
 
-def panel_rows(panel, seed, *, first, peers, peer_seeds, chains, widths):
+def panel_rows(
+    panel,
+    seed,
+    *,
+    first,
+    peers,
+    peer_seeds,
+    chains,
+    widths,
+):
     """Every setting of a row of Figure 1 or S.2 with one seed: a task of the sweep.
 
     Parameters
@@ -307,7 +359,12 @@ def seed_rows(problem, n_clusters, settings, *, seed, other=None):
         row = dict(
             dataset=problem.name, clusters=n_clusters, method=setting.method, setting=setting.label
         )
-        row |= dict(size=setting.size, seed=seed, error=error, **taken)
+        row |= dict(
+            size=setting.size,
+            seed=seed,
+            error=error,
+            **taken,
+        )
         rows.append(
             row
             | dict(
@@ -328,5 +385,9 @@ def _partition(problem, centers):
 
 def by_setting(rows):
     """Rows of a sweep in the order of settings, then seeds, data set by data set."""
-    groups = rows.groupby(["dataset", "method", "setting"], sort=False, dropna=False)
+    groups = rows.groupby(
+        ["dataset", "method", "setting"],
+        sort=False,
+        dropna=False,
+    )
     return pd.concat([group for _, group in groups], ignore_index=True)

@@ -101,7 +101,15 @@ def as_images(X):
     return X.reshape(len(X), 3, 32, 32)
 
 
-def cut_patches(images, n, *, size, rng, grey=False, out=None):
+def cut_patches(
+    images,
+    n,
+    *,
+    size,
+    rng,
+    grey=False,
+    out=None,
+):
     """Square patches from random places of random images, one a row.
 
     Parameters
@@ -131,7 +139,14 @@ def cut_patches(images, n, *, size, rng, grey=False, out=None):
     return out
 
 
-def patch_file(path, n, *, source="cifar10", size=4, seed=0):
+def patch_file(
+    path,
+    n,
+    *,
+    source="cifar10",
+    size=4,
+    seed=0,
+):
     """Write patches to a file that is larger than one would hold in memory; gives it as a memory
     map.
 
@@ -148,9 +163,20 @@ def patch_file(path, n, *, source="cifar10", size=4, seed=0):
     Dataset, what they were cut from
     """
     rng = np.random.default_rng(seed)
-    out = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=(n, 3 * size * size))
+    out = np.lib.format.open_memmap(
+        path,
+        mode="w+",
+        dtype=np.uint8,
+        shape=(n, 3 * size * size),
+    )
     photographs = (
-        load("sample_patches", size=32, stride=32).X.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2)
+        load(
+            "sample_patches",
+            size=32,
+            stride=32,
+        )
+        .X.reshape(-1, 32, 32, 3)
+        .transpose(0, 3, 1, 2)
     )
     if source == "sample_images":
         images = photographs

@@ -79,7 +79,14 @@ def bound(cost, total, n_features, n_clusters):
     ) - total * np.log(n_clusters)
 
 
-def lloyd(X, centers, *, sample_weight=None, tol=1e-4, max_iter=300):
+def lloyd(
+    X,
+    centers,
+    *,
+    sample_weight=None,
+    tol=1e-4,
+    max_iter=300,
+):
     """Lloyd's algorithm from the given centres, until the relative change of `bound` falls below
     `tol`.
 

@@ -122,8 +122,22 @@ def draw_against_best(table, titles):
         low = 1.3 * min(excess.min(), -2.0)
         top = 1.3 * max(excess.max(), 12.0)
         left = 0.6 * part.time_ratio.min()
-        ax.axhspan(low, 100 * (WITHIN - 1), xmin=0, xmax=1, color="#e4e4e4", lw=0, zorder=0)
-        ax.axvline(0.5, color="#9a9a9a", lw=0.8, ls=":", zorder=1)
+        ax.axhspan(
+            low,
+            100 * (WITHIN - 1),
+            xmin=0,
+            xmax=1,
+            color="#e4e4e4",
+            lw=0,
+            zorder=0,
+        )
+        ax.axvline(
+            0.5,
+            color="#9a9a9a",
+            lw=0.8,
+            ls=":",
+            zorder=1,
+        )
         for line, height, width in zip(part.itertuples(), excess, error):
             look = METHODS.style(line.method, ls="none")
             # on a coreset
@@ -132,7 +146,11 @@ def draw_against_best(table, titles):
             ax.errorbar(line.time_ratio, height, yerr=width, **look)
         right = 1.6 * part.time_ratio.max()
         marks = [m for m in TIME_MARKS if left <= m <= right]
-        ax.set(title=title, xscale="log", xlim=(left, right))
+        ax.set(
+            title=title,
+            xscale="log",
+            xlim=(left, right),
+        )
         ax.set_yscale("symlog", linthresh=10, linscale=1.5)
         ax.set(
             ylim=(low, top),
@@ -146,7 +164,14 @@ def draw_against_best(table, titles):
     for line in axes:
         line[0].set_ylabel("excess error (%)")
     lines = [METHODS.line(method, ls="") for method in table.method.unique()]
-    lines.append(METHODS.line("uniform", ls="", mfc="white", label="on a coreset"))
+    lines.append(
+        METHODS.line(
+            "uniform",
+            ls="",
+            mfc="white",
+            label="on a coreset",
+        )
+    )
     fig.legend(handles=lines, loc="outside lower center", ncols=3)
     return fig
 

@@ -37,7 +37,15 @@ STATED = {
 }
 
 
-def measure(n, C, G, d, *, seed, n_iter=6):
+def measure(
+    n,
+    C,
+    G,
+    d,
+    *,
+    seed,
+    n_iter=6,
+):
     """Cost of each part on n rows of a mixture with as many components as clusters, C; G
     neighbours, d dimensions.
 
@@ -47,13 +55,25 @@ def measure(n, C, G, d, *, seed, n_iter=6):
     peak), value. An iteration's cost is the mean over all but the first.
     """
     rng = np.random.default_rng([seed, n, C, G, d])
-    X = gaussian_mixture(n, d, C, overlap=0.3, dtype=np.float32, rng=rng)[0]
+    X = gaussian_mixture(
+        n,
+        d,
+        C,
+        overlap=0.3,
+        dtype=np.float32,
+        rng=rng,
+    )[0]
     X -= X.mean(axis=0)
     found = []
 
     def note(part, **quantities):
         found.extend(
-            dict(part=part, quantity=name, value=value) for name, value in quantities.items()
+            dict(
+                part=part,
+                quantity=name,
+                value=value,
+            )
+            for name, value in quantities.items()
         )
 
     with one_thread(), warnings.catch_warnings():
@@ -66,7 +86,16 @@ def measure(n, C, G, d, *, seed, n_iter=6):
         note("seeding", seconds=time.process_time() - start, distances=n_distances)
         few, many = (_lloyd_cost(X, X[seeds], k) for k in (1, 2))
         note("LWCS iteration", **_difference(few, many, 1))
-        few, many = (_em_cost(X, X[seeds], G, k, seed) for k in (1, 1 + n_iter))
+        few, many = (
+            _em_cost(
+                X,
+                X[seeds],
+                G,
+                k,
+                seed,
+            )
+            for k in (1, 1 + n_iter)
+        )
         note("vc-GMM iteration", **_difference(few, many, n_iter))
         tracemalloc.start()
         before = tracemalloc.get_traced_memory()[0]
@@ -76,7 +105,16 @@ def measure(n, C, G, d, *, seed, n_iter=6):
     return found
 
 
-def measured(axis, points, clusters, neighbors, dimensions, seed, *, n_iter):
+def measured(
+    axis,
+    points,
+    clusters,
+    neighbors,
+    dimensions,
+    seed,
+    *,
+    n_iter,
+):
     """Rows of `measure` at one scale, for the curve along `axis`: a task of the sweep."""
     # compiles
     measure(256, 8, 2, 8, seed=0, n_iter=1)
@@ -103,7 +141,12 @@ def _em_cost(X, centers, n_neighbors, n_iter, seed):
         init=centers, algorithm="paper", tol=0.0, compute_labels=False, random_state=seed
     )
     start = time.process_time()
-    model = VCGMM(len(centers), n_neighbors=n_neighbors, max_iter=n_iter, **options).fit(X)
+    model = VCGMM(
+        len(centers),
+        n_neighbors=n_neighbors,
+        max_iter=n_iter,
+        **options,
+    ).fit(X)
     return dict(distances=model.n_distances_, seconds=time.process_time() - start)
 
 
@@ -136,7 +179,13 @@ def exponents(rows):
         if len(costs) > 1 and (costs > 0).all():
             exponent = fitted_exponent(costs.index, costs)
             found.append(
-                dict(part=part, quantity=quantity, axis=axis, seed=seed, exponent=exponent)
+                dict(
+                    part=part,
+                    quantity=quantity,
+                    axis=axis,
+                    seed=seed,
+                    exponent=exponent,
+                )
             )
     return found
 
@@ -173,7 +222,16 @@ def draw_coreset(X, size, *, seed):
     return rows - mean.astype(np.float32), weights, mean, dict(seconds=seconds, megabytes=megabytes)
 
 
-def many_clusters(rows, weights, X_test, n_clusters, *, chain_length=20, n_warmup=0, seed):
+def many_clusters(
+    rows,
+    weights,
+    X_test,
+    n_clusters,
+    *,
+    chain_length=20,
+    n_warmup=0,
+    seed,
+):
     """One line of Table 2: quantisation error on `X_test`, CPU seconds of seeding and of EM,
     iterations."""
     rng = np.random.default_rng([seed, n_clusters])
@@ -248,14 +306,34 @@ def table_2(
         - mean.astype(np.float32)
     )
     # compiles
-    many_clusters(rows[:2000], weights[:2000], X_test[:500], 20, seed=seed)
+    many_clusters(
+        rows[:2000],
+        weights[:2000],
+        X_test[:500],
+        20,
+        seed=seed,
+    )
     common = dict(chain_length=chain_length, n_warmup=initial_e_steps, seed=seed)
-    found = [many_clusters(rows, weights, X_test, C, **common) for C in clusters]
+    found = [
+        many_clusters(
+            rows,
+            weights,
+            X_test,
+            C,
+            **common,
+        )
+        for C in clusters
+    ]
     about = {f"coreset_{name}": value for name, value in cost.items()} | dict(
         file_megabytes=megabytes
     )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return [
-        row | dict(error_per_point=row["error"] / n_test, **about, peak_megabytes=peak)
+        row
+        | dict(
+            error_per_point=row["error"] / n_test,
+            **about,
+            peak_megabytes=peak,
+        )
         for row in found
     ]

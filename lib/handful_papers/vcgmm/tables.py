@@ -60,7 +60,13 @@ def summarise(rows):
     table["speedup_time"] = table.dataset.map(base.seconds) / table.seconds
     each = rows.dataset.map(base.seconds) / rows.seconds
     table["speedup_time_sd"] = (
-        each.groupby([rows[key] for key in KEYS], dropna=False, sort=False).std().to_numpy()
+        each.groupby(
+            [rows[key] for key in KEYS],
+            dropna=False,
+            sort=False,
+        )
+        .std()
+        .to_numpy()
     )
     table["speedup_distances"] = table.dataset.map(base.distances) / table.distances
     table["share"] = 100 * table.before / table.seconds
@@ -157,9 +163,13 @@ def against_printed(rows, dataset, role, quantity, about=None):
     found = {}
     for method in ("vargmm", "lwcs", "vcgmm"):
         line = _printed_rows(role, method).loc[quantity]
-        ours = quantities(rows, dataset, method, _printed_setting(line["row"]), about)[
-            quantity
-        ].to_numpy()
+        ours = quantities(
+            rows,
+            dataset,
+            method,
+            _printed_setting(line["row"]),
+            about,
+        )[quantity].to_numpy()
         if len(ours) and not line.bound:
             found[method] = ours - line.value if quantity == "error" else ours / line.value
     return found
@@ -174,7 +184,11 @@ def cells(rows):
             lines = _printed_rows(role, method)
             ours = quantities(rows, data, method, _printed_setting(lines["row"].iloc[0]))
             for key, line in lines.iterrows():
-                about = dict(row=line["row"], column=line.column, seed=ours.index)
+                about = dict(
+                    row=line["row"],
+                    column=line.column,
+                    seed=ours.index,
+                )
                 found.append(pd.DataFrame(about | dict(value=ours[key].to_numpy())))
     return pd.concat(found, ignore_index=True)
 
@@ -270,7 +284,13 @@ def draw_tradeoff(summary, titles):
     matplotlib Figure
     """
     n = len(titles)
-    fig, axes = figure("double", ratio=0.86 if n > 1 else 1.05, nrows=n, ncols=3, squeeze=False)
+    fig, axes = figure(
+        "double",
+        ratio=0.86 if n > 1 else 1.05,
+        nrows=n,
+        ncols=3,
+        squeeze=False,
+    )
     for line, (dataset, title) in zip(axes, titles.items()):
         part = summary[summary.dataset == dataset]
         for ax, x in zip(line, ("speedup_distances", "speedup_time", "size")):
@@ -278,7 +298,12 @@ def draw_tradeoff(summary, titles):
             if x != "size" and dataset in PAPERS_DATA:
                 for method in ("vargmm", "lwcs", "vcgmm"):
                     theirs = printed(PAPERS_DATA[dataset], method)
-                    look = METHODS.style(method, ls="", mfc="white", ms=5)
+                    look = METHODS.style(
+                        method,
+                        ls="",
+                        mfc="white",
+                        ms=5,
+                    )
                     ax.plot(
                         theirs[x.removeprefix("speedup_")],
                         theirs["error"],
@@ -345,7 +370,13 @@ def draw_nmi(summary, titles):
             _draw_curve(ax, part, method, "size", "nmi")
         ceiling = part[part.method == BASELINE].nmi.mean()
         if np.isfinite(ceiling):
-            ax.axhline(ceiling, color="#222222", ls=":", lw=1, label="k-means++, another seed")
+            ax.axhline(
+                ceiling,
+                color="#222222",
+                ls=":",
+                lw=1,
+                label="k-means++, another seed",
+            )
         ax.set_xscale("log")
         _mark_sizes(ax, part)
         ax.set(title=title.replace("\n", ", "), xlabel="coreset size N'")

@@ -108,7 +108,18 @@ def adam(theta, g, first, second, t, rate):
 
 
 @njit(cache=True, nogil=True)
-def train(rng, agent, theta, tree, alphas, epsilons, learner, learns, rewards, weights):
+def train(
+    rng,
+    agent,
+    theta,
+    tree,
+    alphas,
+    epsilons,
+    learner,
+    learns,
+    rewards,
+    weights,
+):
     """Deep Q-learning with prioritised replay for `rewards.size` episodes.
 
     Every environment step draws a batch from the replay's mixture, takes one Adam step on the
@@ -186,7 +197,14 @@ def train(rng, agent, theta, tree, alphas, epsilons, learner, learns, rewards, w
                     # Huber's slope
                     slopes[i, a] = -r[i] * min(max(errors[i], -1.0), 1.0) / b
                 updates += 1
-                adam(theta, gradient(theta, hidden, batch, slopes), first, second, updates, rate)
+                adam(
+                    theta,
+                    gradient(theta, hidden, batch, slopes),
+                    first,
+                    second,
+                    updates,
+                    rate,
+                )
                 slope[:] = 0
                 if learns and batch_gradient(rows, r, sizes, memory, scale, slope):
                     newton_step(w, H, slope, beta, gamma)

@@ -54,7 +54,12 @@ def start(X, n_clusters, *, seed):
     """k-means++ centres (Arthur and Vassilvitskii 2007) on all of `X`, and what Lloyd's algorithm
     makes of them."""
     centres, _ = kmeans_plusplus(X, n_clusters, random_state=seed, n_local_trials=1)
-    return centres, KMeans(n_clusters, init=centres, n_init=1, max_iter=100).fit(X).cluster_centers_
+    return centres, KMeans(
+        n_clusters,
+        init=centres,
+        n_init=1,
+        max_iter=100,
+    ).fit(X).cluster_centers_
 
 
 def make_sampler(method, X, *, batch_size, n_components, rng, **options):
@@ -114,7 +119,13 @@ def run(
             sampler.update(kmeans_step(X[indices], weights, centres, counts))
         seconds += time.process_time() - begin
         done = stop
-        rows.append(dict(step=stop, seconds=seconds, error=loss(X_test, centres) / reference - 1))
+        rows.append(
+            dict(
+                step=stop,
+                seconds=seconds,
+                error=loss(X_test, centres) / reference - 1,
+            )
+        )
     return rows, sampler
 
 
@@ -124,11 +135,26 @@ def read_rows(name, n_max, *, seed):
     data = load(name)
     X = data.X if data.X_test is None else np.concatenate([data.X, data.X_test])
     if len(X) > n_max:
-        X = X[np.random.default_rng(seed).choice(len(X), size=n_max, replace=False)]
+        X = X[
+            np.random.default_rng(seed).choice(
+                len(X),
+                size=n_max,
+                replace=False,
+            )
+        ]
     return data, X
 
 
-def tuned(method, X, *, grid, n_clusters, n_steps, seed, **common):
+def tuned(
+    method,
+    X,
+    *,
+    grid,
+    n_clusters,
+    n_steps,
+    seed,
+    **common,
+):
     """The options of `grid` with the least loss on a fifth of `X` after training on the rest, as in
     the paper.
 
@@ -191,7 +217,11 @@ def start_rows(
         as text)
     """
     _, X = read_rows(dataset, n_max, seed=first)
-    X, X_test = split(X, rng=np.random.default_rng(seed), n_pca=pca.get(dataset))
+    X, X_test = split(
+        X,
+        rng=np.random.default_rng(seed),
+        n_pca=pca.get(dataset),
+    )
     c = concentration(
         distance_components(X, n_components - 1, random_state=np.random.default_rng(seed))
     )
@@ -200,7 +230,15 @@ def start_rows(
     rows = []
     common = dict(batch_size=batch_size, n_components=n_components)
     options = {
-        m: tuned(m, X, grid=grid, n_clusters=n_clusters, n_steps=n_steps, seed=seed, **common)
+        m: tuned(
+            m,
+            X,
+            grid=grid,
+            n_clusters=n_clusters,
+            n_steps=n_steps,
+            seed=seed,
+            **common,
+        )
         for m, grid in grids.items()
     }
     common["record_at"] = records(n_steps)
@@ -208,11 +246,34 @@ def start_rows(
         for method in METHODS:
             rng = np.random.default_rng([seed, r])
             own = options.get(method, {})
-            new, sampler = run(method, X, X_test, centres, reference, rng=rng, **common, **own)
+            new, sampler = run(
+                method,
+                X,
+                X_test,
+                centres,
+                reference,
+                rng=rng,
+                **common,
+                **own,
+            )
             weight = sampler.mixture_weights[-1] if method == "vrm" else np.nan
-            ids = dict(dataset=dataset, method=method, start=seed, seed=(seed - first) * n_runs + r)
+            ids = dict(
+                dataset=dataset,
+                method=method,
+                start=seed,
+                seed=(seed - first) * n_runs + r,
+            )
             chosen = " ".join(f"{name}={value:g}" for name, value in own.items())
-            rows += [ids | row | dict(c=c, uniform_weight=weight, tuned=chosen) for row in new]
+            rows += [
+                ids
+                | row
+                | dict(
+                    c=c,
+                    uniform_weight=weight,
+                    tuned=chosen,
+                )
+                for row in new
+            ]
     return rows
 
 

@@ -52,7 +52,12 @@ def run(arm, seed, *, n_episodes):
         else [p for p in GRID if arm_name(*p) == arm] or GRID[:1]
     )
     alphas, epsilons = map(np.array, zip(*pairs))
-    learner = NewtonLearner(len(pairs) + 1, beta=0.5, gamma=0.01, eps=1000.0)
+    learner = NewtonLearner(
+        len(pairs) + 1,
+        beta=0.5,
+        gamma=0.01,
+        eps=1000.0,
+    )
     if len(pairs) == 1:
         learner.w[:] = (0.0, 1.0) if arm == "uniform" else (1.0, 0.0)
     hidden = AGENT["hidden"]

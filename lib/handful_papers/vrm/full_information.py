@@ -58,7 +58,11 @@ def theory_settings(k, horizon, *, bound=1.0, c=None):
         slope = c * bound * np.sqrt(k) / gamma**3
     diameter = np.sqrt(2)
     beta = 0.5 * min(1 / (4 * slope * diameter), alpha)
-    return dict(beta=float(beta), gamma=float(gamma), eps=float(1 / (beta * diameter) ** 2))
+    return dict(
+        beta=float(beta),
+        gamma=float(gamma),
+        eps=float(1 / (beta * diameter) ** 2),
+    )
 
 
 class FullInformation:
@@ -74,12 +78,25 @@ class FullInformation:
         divides the paper's f by it
     """
 
-    def __init__(self, probabilities, *, beta=0.5, gamma=0.01, eps=1000.0, scale=None):
+    def __init__(
+        self,
+        probabilities,
+        *,
+        beta=0.5,
+        gamma=0.01,
+        eps=1000.0,
+        scale=None,
+    ):
         self.probabilities = probabilities
         self._scale = None if scale is None else scale / probabilities.shape[1] ** 2
         self._costs = 0.0
         self._rounds = 0
-        self._learner = NewtonLearner(len(probabilities), beta=beta, gamma=gamma, eps=eps)
+        self._learner = NewtonLearner(
+            len(probabilities),
+            beta=beta,
+            gamma=gamma,
+            eps=eps,
+        )
 
     @property
     def mixture_weights(self):

@@ -38,7 +38,16 @@ def make_blobs(n, *, rng):
     return np.c_[X, np.ones(n)], np.where(blob < 3, -1.0, 1.0), blob
 
 
-def blobs_run(X, y, blob, method, *, n_steps, seed, record_at=()):
+def blobs_run(
+    X,
+    y,
+    blob,
+    method,
+    *,
+    n_steps,
+    seed,
+    record_at=(),
+):
     """Online gradient descent on the hinge loss, one draw a step of 0.01/sqrt(t), with the given
     sampler.
 
@@ -126,7 +135,17 @@ def _records(n_steps):
     return np.unique(np.geomspace(10, n_steps, 60).astype(int)).tolist()
 
 
-def kdpp_run(X, y, method, *, batch_size, n_steps, seed, record_at, truncation=0.2):
+def kdpp_run(
+    X,
+    y,
+    method,
+    *,
+    batch_size,
+    n_steps,
+    seed,
+    record_at,
+    truncation=0.2,
+):
     """Least squares by SGD on batches that are sets: uniform ones, or from a mixture of k-DPPs.
 
     Parameters
@@ -148,14 +167,25 @@ def kdpp_run(X, y, method, *, batch_size, n_steps, seed, record_at, truncation=0
         if method == "uniform":
             components = [UniformSubsets(len(X), batch_size)]
         sampler = SetMixture(components, learn=method == "vrm", random_state=seed)
-    options = dict(learning_rate=1e-4, n_steps=n_steps, truncation=truncation, record_at=record_at)
+    options = dict(
+        learning_rate=1e-4,
+        n_steps=n_steps,
+        truncation=truncation,
+        record_at=record_at,
+    )
     _, path = linear_sgd(X, y, sampler, loss="squared", **options)
     seconds = time.process_time() - begin
     rows = []
     for at, coef in zip(sorted(record_at), path):
         mse = float(((X @ coef - y) ** 2).mean())
         rows.append(
-            dict(method=method, seed=seed, step=at, mse=mse, seconds=seconds * at / n_steps)
+            dict(
+                method=method,
+                seed=seed,
+                step=at,
+                mse=mse,
+                seconds=seconds * at / n_steps,
+            )
         )
     return rows, sampler.mixture_weights if method in ("equal mixture", "vrm") else None
 
@@ -178,7 +208,14 @@ def kdpp_rows(method, seed, *, n, d, batch_size, epochs):
     options = dict(
         n_steps=n_steps, record_at=_records(n_steps), truncation=0.2 if kind == method else 0.0
     )
-    rows, weights = kdpp_run(X, y, kind, batch_size=batch_size, seed=seed, **options)
+    rows, weights = kdpp_run(
+        X,
+        y,
+        kind,
+        batch_size=batch_size,
+        seed=seed,
+        **options,
+    )
     learned = (
         {}
         if weights is None or kind != "vrm"

@@ -48,7 +48,11 @@ def best_in_hindsight(probabilities, squares):
         jac=mixture_cost_gradient,
         method="SLSQP",
         bounds=[(0, 1)] * k,
-        constraints=dict(type="eq", fun=lambda w: w.sum() - 1, jac=lambda w: np.ones(k)),
+        constraints=dict(
+            type="eq",
+            fun=lambda w: w.sum() - 1,
+            jac=lambda w: np.ones(k),
+        ),
         options=dict(ftol=1e-14, maxiter=500),
     )
     w = np.maximum(result.x, 0) / np.maximum(result.x, 0).sum()
@@ -83,10 +87,20 @@ def regret(feedback, adversary, horizon, *, seed, settings=None):
     if feedback == "full":
         learner = FullInformation(p, scale=n**2, **settings)
     else:
-        learner = MixtureSampler(p, batch_size=1, scale=n**2, random_state=rng, **settings)
+        learner = MixtureSampler(
+            p,
+            batch_size=1,
+            scale=n**2,
+            random_state=rng,
+            **settings,
+        )
     patterns = np.where(groups == np.arange(len(GROUP_SIZES))[:, None], 1.0, 0.1)
     firsts = np.searchsorted(groups, np.arange(len(GROUP_SIZES)))
-    drawn = rng.choice(len(GROUP_SIZES), size=horizon, p=(0.6, 0.3, 0.1))
+    drawn = rng.choice(
+        len(GROUP_SIZES),
+        size=horizon,
+        p=(0.6, 0.3, 0.1),
+    )
     cost = 0.0
     counts = np.zeros(len(GROUP_SIZES))
     for t in range(horizon):
@@ -120,7 +134,14 @@ def fitted_exponent(horizons, regrets):
 
 
 # as `regret` takes them
-SETTINGS = {"theorem": None, "default": dict(beta=0.5, gamma=0.01, eps=1000.0)}
+SETTINGS = {
+    "theorem": None,
+    "default": dict(
+        beta=0.5,
+        gamma=0.01,
+        eps=1000.0,
+    ),
+}
 
 
 def regret_rows(feedback, adversary, settings, horizon, seed):
@@ -128,7 +149,16 @@ def regret_rows(feedback, adversary, settings, horizon, seed):
     ids = dict(
         feedback=feedback, adversary=adversary, settings=settings, horizon=horizon, seed=seed
     )
-    return [ids | regret(feedback, adversary, horizon, seed=seed, settings=SETTINGS[settings])]
+    return [
+        ids
+        | regret(
+            feedback,
+            adversary,
+            horizon,
+            seed=seed,
+            settings=SETTINGS[settings],
+        )
+    ]
 
 
 def exponents_by_seed(rows):

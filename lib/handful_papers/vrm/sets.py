@@ -16,7 +16,14 @@ class UniformSubsets:
 
     def sample(self, rng):
         """One set, int array of shape (k,), ascending."""
-        return np.sort(rng.choice(self.n, size=self.k, replace=False, shuffle=False))
+        return np.sort(
+            rng.choice(
+                self.n,
+                size=self.k,
+                replace=False,
+                shuffle=False,
+            )
+        )
 
     def log_prob(self, indices):
         """log probability of any set of k distinct points: minus log of n choose k."""
@@ -59,7 +66,12 @@ class SetMixture(Stateful):
         self.rng = np.random.default_rng(random_state)
         # of the set drawn last
         self._row = self._weight = None
-        self._learner = NewtonLearner(len(self.components), beta=beta, gamma=gamma, eps=eps)
+        self._learner = NewtonLearner(
+            len(self.components),
+            beta=beta,
+            gamma=gamma,
+            eps=eps,
+        )
 
     @property
     def mixture_weights(self):

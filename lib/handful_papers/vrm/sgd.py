@@ -11,7 +11,17 @@ SLOPES = {
 }
 
 
-def linear_sgd(X, y, sampler, *, loss, learning_rate, n_steps, truncation=0.0, record_at=()):
+def linear_sgd(
+    X,
+    y,
+    sampler,
+    *,
+    loss,
+    learning_rate,
+    n_steps,
+    truncation=0.0,
+    record_at=(),
+):
     """Train a linear model by SGD on batches from `sampler`, which is told each point's gradient
     norm.
 
