@@ -492,3 +492,9 @@ def test_places_are_found_in_their_blocks(rng):
         assert all(mine is None or (mine >= 0).all() for mine in own)
         assert all(mine is None or (mine < n).all() for mine, n in zip(own, lengths))
         np.testing.assert_array_equal(np.concatenate([*back, places[:0]])[order], places)
+
+
+def test_weights_of_a_block_is_told_its_new_name():
+    with pytest.warns(FutureWarning, match=r"write block\.weight"):
+        [total] = Blocks(np.ones((3, 1))).map(lambda block: float(block.weights.sum()))
+    assert total == 3

@@ -12,7 +12,6 @@ from sklearn.base import clone
 from sklearn.utils import check_consistent_length, indexable
 from sklearn.utils.metaestimators import _safe_split
 
-from handful.blocks import check_in_memory
 from handful.checks import (
     MAX_SEED,
     as_generator,
@@ -25,13 +24,15 @@ from handful.checks import (
 )
 from handful.coreset import take_rows
 from handful.matching.likelihoods import LinearLikelihood
-from handful.models.base import Rows
+from handful.models.base import OuterRows
 from handful.models.glm import GLM
 from handful.models.linear import LeastSquares, Logistic
 from handful.models.problem import check_problem
 from handful.progress import Bar
+from handful.rows import check_in_memory
+from handful.tables import readable
 from handful.trainers import kind_of, seed_unset
-from handful.types import Seed, Table, readable
+from handful.types import Seed, Table
 
 # rows whose leverages are computed at a time
 BLOCK = 256
@@ -94,7 +95,7 @@ class LinearTraining:
         k = self.k
         way = "reduce the columns first, to principal components for example"
         check_memory(f"a Hessian of {k * p:,} parameters", 4 * 8 * (k * p) ** 2, way)
-        rows = Rows(self.A[:, : self.d], self.Y, np.ones(n), np.zeros(0, int))
+        rows = OuterRows(self.A[:, : self.d], self.Y, np.ones(n), np.zeros(0, int))
         # nothing is drawn
         model = GLM(self.problem, rows, np.random.default_rng(0), tol=TOL)
         model.add_rows(range(n))

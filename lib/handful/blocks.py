@@ -12,7 +12,6 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial, wraps
 from importlib import import_module
-from os import PathLike
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -23,21 +22,24 @@ from joblib.func_inspect import get_func_code
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from handful.forms import check_alike, forms_of
 from handful.progress import Bar
-from handful.sources import (
+from handful.rows import (
+    RowBlocks,
+    Rows,
     are_names,
     check_no_plan,
-    exceeds_memory,
+    is_blocks,
     is_dask,
     is_files,
-    of_arrays,
-    of_dask,
-    of_files,
+    joined,
+    split_places,
 )
-from handful.types import Block, check_alike, forms_of, join_rows, joined, missing, readable
+from handful.sources import of_arrays, of_dask, of_files
+from handful.tables import join_rows, missing, readable
 
 
-class Blocks:
+class Blocks(RowBlocks):
     """The rows of an array, of files or of dask data, in blocks.
 
     Parameters
@@ -79,7 +81,7 @@ class Blocks:
     --------
     >>> X = np.arange(12.0).reshape(6, 2)
     >>> blocks = Blocks(X, rows=4)
-    >>> blocks.map(lambda block: float(block.weights @ block.X[:, 0]))
+    >>> blocks.map(lambda block: float(block.weight @ block.X[:, 0]))
     [12.0, 18.0]
     """
 
@@ -118,10 +120,6 @@ class Blocks:
         return self._shapes
 
     @property
-    def n(self):
-        return sum(n for n, *_ in self.shapes)
-
-    @property
     def n_entries(self):
         return sum(entries for *_, entries in self.shapes)
 
@@ -149,13 +147,6 @@ class Blocks:
     def lengths(self):
         return np.array([sum(self.shapes[i][0] for i in group) for group in self._groups])
 
-    @property
-    def starts(self):
-        return np.cumsum(self.lengths) - self.lengths
-
-    def __len__(self):
-        return len(self._groups)
-
     def at_least(self, rows):
         """The same rows, neighbouring blocks joined until each has so many rows: Blocks."""
         new = copy(self)
@@ -167,14 +158,6 @@ class Blocks:
         return self.each(_itself)
 
     def map(self, function, *shared, own=None):
-        """The results of ``function(block, *shared)``, a list.
-
-        Parameters
-        ----------
-        function : at the top level of a module, so that it can be sent to other processes
-        shared : further arguments, the same for all blocks
-        own : list or None; one more argument for each block, and None for a block that is left out
-        """
         return list(self.each(function, *shared, own=own, at_once=True))
 
     def each(self, function, *shared, own=None, at_once=False):
@@ -197,21 +180,6 @@ class Blocks:
                 first = first or form
                 check_alike(first, form, f"block {i}", "block 0")
                 yield result
-
-    def take(self, indices):
-        """Some rows, in the order of `indices`: a Block. Only the blocks that hold them are
-        read."""
-        indices = np.asarray(indices, dtype=np.int64)
-        wrong = indices[(indices < 0) | (indices >= self.n)]
-        if len(wrong):
-            raise ValueError(
-                f"the coreset holds row {wrong[0]}, but got {self.n} rows: take from the data it "
-                "was fitted on."
-            )
-        own, order = split_places(indices, self.lengths)
-        # no rows of block 0 have the form of all
-        own[0] = own[0] if len(indices) else indices
-        return joined(self.map(Block.take, own=own)).take(order)
 
     def write(self, path, function, *shared):
         """Map, and write the arrays, one row for each row, to a .npy file, block by block: a
@@ -306,19 +274,6 @@ class _Summed:
         return self.file.write(data)
 
 
-def split_places(places, counts):
-    """Places in the whole as places in each block of so many, None for a block without; and what
-    restores the order."""
-    ends = np.cumsum(counts)
-    block = np.searchsorted(ends, places, side="right")
-    order = np.argsort(block, kind="stable")
-    found, first = np.unique(block[order], return_index=True)
-    own = [None] * len(counts)
-    for i, mine in zip(found.tolist(), np.split(places[order], first[1:])):
-        own[i] = mine - (ends[i] - counts[i])
-    return own, np.argsort(order)
-
-
 def _on_block(function, pieces, i, start, shared, own):
     block = None
     try:
@@ -360,7 +315,7 @@ def _read(pieces, start):
     X = readable(X)
     ids = start + np.arange(X.shape[0])
     weights = np.ones(len(ids)) if weights is None else np.asarray(weights, dtype=np.float64)
-    return forms[0], Block(X, y, weights, ids)
+    return forms[0], Rows(X, y, weights, ids)
 
 
 def _shape(piece):
@@ -369,30 +324,6 @@ def _shape(piece):
 
 
 # --- what is given
-
-
-def is_blocks(X, *others):
-    """Whether rows are to be read in blocks: dask data, files, `Blocks`, and arrays that exceed
-    half of the memory."""
-    check_no_plan(X, *others)
-    return isinstance(X, Blocks) or is_dask(X, *others) or is_files(X) or exceeds_memory(X)
-
-
-def check_in_memory(name, *data):
-    """ValueError for dask data, files and `Blocks`, given to what works on rows in memory only.
-
-    Parameters
-    ----------
-    name : str, of the class, function or argument
-    data : its arguments
-    """
-    check_no_plan(*data)
-    if is_dask(*data) or any(isinstance(values, Blocks | str | PathLike) for values in data):
-        raise ValueError(
-            f"{name} must have its rows in memory, got dask data, files or Blocks: choose rows "
-            "first, for example "
-            "X, y, w = UniformCoreset(10_000).fit(X, y).take(X, y), or compute() what fits."
-        )
 
 
 def as_blocks(X, y=None, sample_weight=None):
@@ -407,7 +338,7 @@ def as_blocks(X, y=None, sample_weight=None):
 
 def uniform_rows(blocks, size, rng, n_present=None):
     """Rows drawn uniformly without repetition from all of positive weight, all if they are few: a
-    Block.
+    Rows.
 
     `n_present` tells how many of these each block has; None counts them.
     """
@@ -415,15 +346,15 @@ def uniform_rows(blocks, size, rng, n_present=None):
     size = min(size, n_present.sum())
     own, order = split_places(rng.choice(n_present.sum(), size, replace=False), n_present)
     drawn = joined(blocks.map(_nth_present, own=own)).take(order)
-    return replace(drawn, weights=drawn.weights * (n_present.sum() / size))
+    return replace(drawn, weight=drawn.weight * (n_present.sum() / size))
 
 
 def _n_present(block):
-    return np.count_nonzero(block.weights)
+    return np.count_nonzero(block.weight)
 
 
 def _nth_present(block, places):
-    return block.take(np.flatnonzero(block.weights)[places])
+    return block.take(np.flatnonzero(block.weight)[places])
 
 
 # --- predictions

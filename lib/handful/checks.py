@@ -14,9 +14,8 @@ from scipy import sparse
 from sklearn.utils import check_random_state, validation
 from sklearn.utils.multiclass import type_of_target
 
-from handful.blocks import check_in_memory
-from handful.sources import are_names, is_files, physical_memory
-from handful.types import as_array, missing, readable, row_array
+from handful.rows import are_names, check_in_memory, is_files, physical_memory
+from handful.tables import as_array, missing, readable, row_array
 
 LARGEST = float(np.finfo(np.float64).max)
 MAX_SEED = np.iinfo(np.int32).max

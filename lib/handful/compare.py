@@ -14,13 +14,14 @@ from sklearn.metrics import check_scoring
 from sklearn.utils.validation import check_consistent_length
 
 from handful.baselines import StratifiedCoreset, UniformCoreset
-from handful.blocks import check_in_memory
 from handful.checks import MAX_SEED, check_integer, check_labels, words_named
 from handful.comparison_table import ALL_ROWS, BEST_DRAW, MORE_ROWS, STRATIFIED, UNIFORM, Comparison
 from handful.parts import check_selector
 from handful.progress import Bar
+from handful.rows import check_in_memory
+from handful.tables import readable, take_rows
 from handful.trainers import WeightedFit, kind_of, seed_unset, tags_of, weighted_fit, why_unweighted
-from handful.types import Table, readable, take_rows
+from handful.types import Table
 
 # of the training rows, where no sizes are given
 SHARES = (0.01, 0.02, 0.05, 0.1)

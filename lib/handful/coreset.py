@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from handful.blocks import Blocks, as_blocks, is_blocks, uniform_rows
+from handful.blocks import Blocks, as_blocks, uniform_rows
 from handful.checks import (
     MAX_SEED,
     as_generator,
@@ -26,9 +26,10 @@ from handful.lazy import module_with_torch
 from handful.linalg import one_blas_thread
 from handful.options import Count, Options, all_or_nothing, check_options
 from handful.parts import choose, class_totals, of_one_class, reduced
+from handful.rows import exceeds_memory, is_blocks, is_dask, is_files, joined, physical_memory
 from handful.scales import warn_of_scales
-from handful.sources import exceeds_memory, is_dask, is_files, physical_memory
-from handful.types import Seed, Table, joined, take_rows
+from handful.tables import take_rows
+from handful.types import Seed, Table
 
 # the fewest rows of a block for each row that is chosen from it
 PER_ROW = 4
@@ -243,7 +244,7 @@ class Selector(Options):
         blocks = blocks.at_least(self._rows_per_block(blocks))
         if len(blocks) == 1:
             block = next(iter(blocks))
-            return self._fit_rows(block.X, block.y, block.weights)
+            return self._fit_rows(block.X, block.y, block.weight)
         with one_blas_thread():
             self.indices_, self.weights_ = self._select_blocks(
                 blocks, as_generator(self.random_state)
@@ -281,19 +282,19 @@ class Selector(Options):
             drawn = np.diff(np.floor(np.cumsum(due) + rng.random()), prepend=0)
             own = [(int(k), k / share) if k else None for k, share in zip(drawn, due)]
             union = joined(blocks.map(_share_of_block, chooser, seed, own=own))
-            self._tell_lost(united(totals), class_totals(union.y, union.weights), stacklevel=7)
-            return union.ids, union.weights
+            self._tell_lost(united(totals), class_totals(union.y, union.weight), stacklevel=7)
+            return union.ids, union.weight
         if self.size < self._size_per_column * blocks.d:
             union = uniform_rows(blocks, max(blocks.lengths), rng)
-            self._fit_rows(union.X, union.y, union.weights)
+            self._fit_rows(union.X, union.y, union.weight)
             return union.ids[self.indices_], self.weights_
         n_present, chosen = zip(*blocks.map(_chosen_of_block, chooser, seed))
         check_size(self.size, sum(n_present), blocks.n, repeats=self._repeats)
         union = joined([block for block in chosen if len(block)])
         # fewer than wanted, where optimised weights are zero
         if len(union) <= self.size:
-            return union.ids, union.weights
-        self._fit_blocks(Blocks(union.X, union.y, union.weights))
+            return union.ids, union.weight
+        self._fit_blocks(Blocks(union.X, union.y, union.weight))
         return union.ids[self.indices_], self.weights_
 
     def _rows_per_block(self, blocks):
@@ -423,9 +424,9 @@ class SizedSelector(Selector):
 def _census(block):
     # Rows that count, their weight, and that of each class.
     return (
-        np.count_nonzero(block.weights),
-        float(block.weights.sum()),
-        class_totals(block.y, block.weights),
+        np.count_nonzero(block.weight),
+        float(block.weight.sum()),
+        class_totals(block.y, block.weight),
     )
 
 
@@ -446,8 +447,8 @@ def _share_of_block(block, selector, seed, own):
     block = block.of_positive_weight()
     # A selector of its own: the threads of dask share the one that is given.
     selector = clone(selector).set_params(size=size, random_state=rng)
-    chosen, weights = choose(selector, block.X, block.y, block.weights, rng)
-    return replace(block.take(chosen), weights=weights * scale)
+    chosen, weights = choose(selector, block.X, block.y, block.weight, rng)
+    return replace(block.take(chosen), weight=weights * scale)
 
 
 def _chosen_of_block(block, selector, seed):

@@ -14,7 +14,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, check_memory
 
-from handful.blocks import check_in_memory, is_blocks, rowwise
+from handful.blocks import rowwise
 from handful.checks import (
     MAX_SEED,
     as_generator,
@@ -24,10 +24,13 @@ from handful.checks import (
     validate_data,
     words_named,
 )
+from handful.forms import kind_of_labels
 from handful.options import Options, all_or_nothing
 from handful.parts import check_part, check_selector, choose
+from handful.rows import check_in_memory, is_blocks
+from handful.tables import as_array, readable, row_array, take_rows
 from handful.trainers import input_tags_of, kind_of, seed_unset, weighted_fit, why_unweighted
-from handful.types import Seed, Table, as_array, kind_of_labels, readable, row_array, take_rows
+from handful.types import Seed, Table
 
 # as scikit-learn names them
 VALIDATION = ("X_val", "y_val", "sample_weight_val")

@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.utils.extmath import row_norms
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from handful.types import join_rows
+from handful.tables import join_rows
 
 _TWO_32 = 4294967296.0
 # a row is within the span of others if at most this share of its length lies outside

@@ -1,11 +1,15 @@
 """What a selector makes of a part of the data, such as a chunk of a stream, a block or a task."""
 
+from dataclasses import replace
+
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import has_fit_parameter
 
-from handful.types import Block, as_array, check_kind, joined, kind_of_labels, missing
+from handful.forms import check_kind, kind_of_labels
+from handful.rows import joined
+from handful.tables import as_array, missing
 
 # more different numbers are counts or targets of a regression
 MOST_CLASSES = 100
@@ -14,14 +18,14 @@ WIDE = 10_000
 
 
 def reduced(blocks, selector, size, rng):
-    """At most `size` weighted rows that stand for several blocks: a Block.
+    """At most `size` weighted rows that stand for several blocks: Rows.
 
     A union of at most `size` rows is kept as it is, one of at most `size` rows of positive weight
     without the others; otherwise `choose` selects from it.
 
     Parameters
     ----------
-    blocks : list of Block
+    blocks : list of Rows
     selector : Selector; its `size` and `random_state` are set here
     size : int
     rng : numpy.random.Generator
@@ -30,17 +34,16 @@ def reduced(blocks, selector, size, rng):
     if len(union) <= size:
         return union
     # optimised weights may be 0
-    if np.count_nonzero(union.weights) <= size:
+    if np.count_nonzero(union.weight) <= size:
         return union.of_positive_weight()
     chosen, weights = choose(
         clone(selector).set_params(size=size, random_state=rng),
         union.X,
         union.y,
-        union.weights,
+        union.weight,
         rng,
     )
-    rows = union.take(chosen)
-    return Block(rows.X, rows.y, np.asarray(weights, dtype=np.float64), rows.ids)
+    return replace(union.take(chosen), weight=np.asarray(weights, dtype=np.float64))
 
 
 def check_selector(selector, hint=""):

@@ -10,7 +10,6 @@ import glob
 import os
 import re
 import warnings
-from collections.abc import Iterator
 from functools import partial
 from numbers import Integral
 from os import PathLike
@@ -20,148 +19,16 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_consistent_length
 
-from handful.types import readable, type_of
+from handful.forms import type_of
+from handful.rows import SUFFIXES, are_names, is_dask, rows_at_once, stretch_of, suffix_of
+from handful.tables import readable
 
-# entries of a block that is cut from an array or a file: 128 MiB of float64
-ENTRIES = 1 << 24
-# of the memory, which the numbers of an array may take
-SHARE = 0.5
-# of files that are read
-SUFFIXES = ".npy", ".parquet"
 # with which names begin that are not meant for readers
 HIDDEN = ".", "_"
-NAMES = str, bytes, PathLike
-# names the control groups of this process
-GROUP = Path("/proc/self/cgroup")
-GROUPS = Path("/sys/fs/cgroup")
 # columns that travel with those of a dask frame
 SIDES = "handful's y", "handful's sample_weight"
-
-
+# numbers within a name
 DIGITS = re.compile(r"(\d+)")
-
-
-# Tables that are plans of a library: what makes rows of them.
-PLANS = {
-    ("polars", "LazyFrame"): "X.collect()",
-    ("narwhals", "LazyFrame"): "X.collect()",
-    ("dask", "Delayed"): "X.compute(), or dask.dataframe.from_delayed(parts)",
-    ("pyarrow", "Dataset"): "X.to_table()",
-    ("pyarrow", "Scanner"): "X.to_table()",
-    ("pyarrow", "RecordBatchReader"): "X.read_all()",
-    ("pyarrow", "ParquetFile"): "X.read()",
-    ("pyarrow", "ParquetDataset"): "X.read()",
-    ("duckdb", "DuckDBPyRelation"): "X.df()",
-    ("ibis", "Table"): "X.to_pandas()",
-    ("pyspark", "DataFrame"): "X.toPandas()",
-    ("vaex", "DataFrame"): "X.to_pandas_df()",
-    ("datasets", "Dataset"): "X.to_pandas()",
-    ("datasets", "IterableDataset"): "pandas.DataFrame(list(X))",
-    ("datasets", "DatasetDict"): 'X["train"].to_pandas()',
-    ("xarray", "Dataset"): "X.to_dataframe()",
-}
-
-
-def check_no_plan(*data):
-    """ValueError for a lazy or delayed table, or an iterator, which holds no rows yet; it names
-    what makes rows."""
-    for values in data:
-        first = values[0] if isinstance(values, list | tuple) and values else values
-        call = _makes_rows(first)
-        if call is not None:
-            raise ValueError(
-                f"a {type(first).__name__} of {type(first).__module__.partition('.')[0]} holds no "
-                "rows yet, and may "
-                f"give them in another order each time: give {call}, once, for fit and for take."
-            )
-
-
-def _makes_rows(values):
-    root = type(values).__module__.partition(".")[0].lstrip("_")
-    for base in type(values).__mro__:
-        if (root, base.__name__) in PLANS:
-            return PLANS[root, base.__name__]
-    if isinstance(values, Iterator):
-        return (
-            "list(X) of rows, or numpy.concatenate(list(X)) of chunks, or each chunk to partial_fit"
-        )
-    return "X.data" if root == "xarray" and getattr(values, "chunks", None) else None
-
-
-def is_dask(*data):
-    """Whether one of some arguments is a dask collection; dask is not imported."""
-    return any(type(values).__module__.partition(".")[0] == "dask" for values in data)
-
-
-def is_files(X):
-    """Whether X names files of rows: a path, a pattern, or a list of Paths to .npy or .parquet
-    files.
-
-    A list of strings is rows: words or texts. Only `handful.blocks.Blocks` takes it for names.
-    """
-    if isinstance(X, list | tuple):
-        return len(X) > 0 and all(
-            isinstance(path, PathLike) and _suffix(path) in SUFFIXES for path in X
-        )
-    return isinstance(X, NAMES)
-
-
-def are_names(X):
-    """Whether X is a name, or a list of names only."""
-    names = X if isinstance(X, list | tuple) else [X]
-    return len(names) > 0 and all(isinstance(name, NAMES) for name in names)
-
-
-def exceeds_memory(X):
-    """Whether the numbers of an array, a frame or a CSR matrix take more than half of the memory,
-    and over a block.
-
-    They count as they are read, as floats: four bytes each for float32, eight for any other type.
-    Neither the type of the array nor where its numbers are, in memory or in a file that is mapped,
-    decides anything.
-    """
-    known = isinstance(X, np.ndarray) or sparse.issparse(X) or hasattr(X, "iloc")
-    if not known or is_dask(X) or X.size <= ENTRIES:
-        return False
-    width = 4 if getattr(X, "dtype", None) == np.float32 else 8
-    return width * X.size > SHARE * physical_memory()
-
-
-def physical_memory():
-    """Bytes of memory in this machine, or what the control groups of a container allow; else
-    infinity.
-
-    The same in every process that is started from this one.
-    """
-    limits = [float("inf"), *_limits_of_groups()]
-    if hasattr(os, "sysconf"):
-        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    return min(limits)
-
-
-def _limits_of_groups():
-    # Linux: a group is limited by itself and by each of the groups that it is in.
-    lines = GROUP.read_text(encoding="utf-8").splitlines() if GROUP.exists() else []
-    for line in lines:
-        _, controllers, group = line.split(":", 2)
-        if controllers == "":
-            root = GROUPS
-            name = "memory.max"
-        elif "memory" in controllers.split(","):
-            root = GROUPS / "memory"
-            name = "memory.limit_in_bytes"
-        else:
-            continue
-        own = root / group.lstrip("/")
-        for folder in (own, *own.parents):
-            limit = folder / name
-            # The word is "max" where there is no limit; a container may not see the groups that it
-            # is in.
-            text = limit.read_text(encoding="utf-8").strip() if limit.is_file() else "max"
-            if text != "max":
-                yield int(text)
-            if folder == root:
-                break
 
 
 def of_arrays(X, y, sample_weight, rows, columns):
@@ -188,7 +55,7 @@ def _stretches(cut, shape, size, rows):
     if rows is not None and not (isinstance(rows, Integral) and rows > 0):
         raise ValueError(f"rows must be an integer of at least 1, got rows={rows!r}.")
     n = shape[0]
-    step = rows or max(1, ENTRIES * shape[0] // max(1, size))
+    step = rows or rows_at_once(n, size)
     stretches = [slice(a, min(a + step, n)) for a in range(0, max(1, n), step)]
     lengths = [s.stop - s.start for s in stretches]
     return [partial(cut, s) for s in stretches], [
@@ -197,20 +64,17 @@ def _stretches(cut, shape, size, rows):
 
 
 def _slices(X, y, sample_weight, stretch):
-    return tuple(None if a is None else _rows(a, stretch) for a in (X, y, sample_weight))
+    return tuple(_rows(side, stretch) for side in (X, y, sample_weight))
 
 
 def _rows(array, stretch):
-    array = _mapped(array) if isinstance(array, Path) else array
-    rows = array.iloc[stretch] if hasattr(array, "iloc") else array[stretch]
-    # a view would keep its pages in memory
-    return np.array(rows) if isinstance(array, np.memmap) else rows
+    return stretch_of(_mapped(array) if isinstance(array, Path) else array, stretch)
 
 
 def of_files(X, y, sample_weight, rows, columns):
     """Pieces of .npy files and of the row groups of parquet files."""
     paths = _paths("X", X)
-    if _suffix(paths[0]) == ".parquet":
+    if suffix_of(paths[0]) == ".parquet":
         return _of_frames(paths, y, sample_weight, columns)
     sides = [("y", y), ("sample_weight", sample_weight)]
     sides = [
@@ -331,15 +195,11 @@ def _row_group(path, i, columns, y, sample_weight, wider):
 # --- names of files
 
 
-def _suffix(path):
-    return Path(os.fsdecode(path)).suffix.lower()
-
-
 def _paths(name, X, n_files=None):
     if not are_names(X):
         raise ValueError(f"{name} must name files, as X does, got {type(X).__name__}.")
     found = [_path(path) for path in X] if isinstance(X, list | tuple) else _named_by(X)
-    suffixes = [_suffix(path) for path in found]
+    suffixes = [suffix_of(path) for path in found]
     wanted = f"{name} must name files of arrays (.npy) or frames (.parquet)"
     if not found:
         raise ValueError(f"{wanted}, got 0 at {os.fsdecode(X)!r}{_way_out(X)}.")
@@ -378,7 +238,7 @@ def _named_by(X):
                 FutureWarning,
                 stacklevel=2,
             )
-    return sorted((one for one in found if _suffix(one) in SUFFIXES), key=_by_number)
+    return sorted((one for one in found if suffix_of(one) in SUFFIXES), key=_by_number)
 
 
 def _fitting(pattern):

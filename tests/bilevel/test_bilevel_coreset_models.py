@@ -10,7 +10,7 @@ from handful.bilevel import ConjugateGradients, Exact, Forward, Joint, NeumannSe
 from handful.bilevel.strategy import top_candidates
 from handful.bilevel.weights import optimise_weights, simplex_quadratic
 from handful.models import Poisson, glm
-from handful.models.base import Rows
+from handful.models.base import OuterRows
 from handful.models.joint import JointModel
 from handful.models.links import LogisticLink, PoissonLink, SoftmaxLink, SquaredLink
 from hypothesis import example, given, settings
@@ -60,7 +60,7 @@ def data_of(problem, *, n=60, d=4, seed=0):
 def model_of(problem, X, y, rows=None, *, u=None, c=None, ihvp=None, weighted=False):
     """A trained model that holds some rows, all by default."""
     u = np.ones(X.shape[0]) if u is None else u
-    data = Rows(X, y, u, np.flatnonzero(u == 0))
+    data = OuterRows(X, y, u, np.flatnonzero(u == 0))
     model = problem.model(data, np.random.default_rng(0), ihvp=ihvp, weighted=weighted)
     model.add_rows(np.arange(X.shape[0]) if rows is None else rows)
     model.fit(c)
@@ -391,7 +391,11 @@ def three_classes(n=60, d=5, seed=0):
 def multinomial(X, Y, *, ihvp=None, u=None):
     u = np.ones(len(X)) if u is None else u
     model = glm.GLM(
-        Logistic(L2), Rows(X, Y, u, np.array([], int)), np.random.default_rng(0), ihvp, tol=1e-10
+        Logistic(L2),
+        OuterRows(X, Y, u, np.array([], int)),
+        np.random.default_rng(0),
+        ihvp,
+        tol=1e-10,
     )
     model.add_rows(range(12))
     model.fit()

@@ -16,7 +16,7 @@ from handful.bilevel import (
     Problem,
     Regularised,
 )
-from handful.models.base import Rows, outer_rows
+from handful.models.base import OuterRows, outer_rows
 from handful.models.problem import GenericModel
 from naive_bilevel import derivative, outer_after_training, share
 from scipy.special import expit
@@ -37,7 +37,7 @@ def data(n=N, d=3, seed=0):
 
 
 def selection(problem, X, y, chosen, *, ihvp=None):
-    return opened(problem, Rows(X, y, np.ones(len(X)), NONE), chosen, ihvp=ihvp)
+    return opened(problem, OuterRows(X, y, np.ones(len(X)), NONE), chosen, ihvp=ihvp)
 
 
 def opened(problem, rows, chosen, *, ihvp=None):
@@ -214,7 +214,7 @@ def test_a_singular_hessian_is_an_error_and_damping_the_way_out():
         ConvergenceError, match=r"not positive definite .* raise the penalty, or damping"
     ):
         BilevelCoreset(Singular(), size=15).fit(twice, y)
-    rows = Rows(twice, y, np.ones(N), NONE)
+    rows = OuterRows(twice, y, np.ones(N), NONE)
     model = GenericModel(Singular(), rows, np.random.default_rng(0), Exact(damping=0.1))
     model.add_rows(range(10))
     model.fit()

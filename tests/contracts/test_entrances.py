@@ -37,7 +37,7 @@ from handful.continual import ReplayBuffer
 from handful.dictionary import L1, L2
 from handful.sampling import FixedMixture, MixtureSampler, PrioritizedReplay, group_components
 from handful.sampling.sampler import Sampler
-from handful.types import canonical
+from handful.tables import canonical
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.naive_bayes import MultinomialNB

@@ -34,7 +34,7 @@ from handful.checks import check_labels
 from handful.continual import ReplayBuffer
 from handful.sampling import group_components
 from handful.streaming import Reservoir, ReservoirCoreset
-from handful.types import missing
+from handful.tables import missing
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier

@@ -5,7 +5,7 @@ import pytest
 from contracts.test_contracts import EVERY, takes
 from handful import UniformCoreset
 from handful.matching import recombine
-from handful.types import as_array, is_missing, missing, take_rows
+from handful.tables import as_array, is_missing, missing, take_rows
 from sklearn.base import clone
 from sklearn.utils import get_tags
 

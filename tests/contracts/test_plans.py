@@ -3,8 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
-from handful import KCenter, LinearSVM, MergeReduce, UniformCoreset, sources
+from handful import KCenter, LinearSVM, MergeReduce, UniformCoreset
 from handful.blocks import Blocks
+from handful.rows import PLANS
 
 
 def fake(root, name, **attributes):
@@ -25,7 +26,7 @@ def plans():
     yield dataset.dataset(arrow.Table.from_pandas(frame)), "X.to_table"
     yield dataset.dataset(arrow.Table.from_pandas(frame)).scanner(), "X.to_table"
     yield arrow.Table.from_pandas(frame).to_reader(), "X.read_all"
-    for (root, name), call in sources.PLANS.items():
+    for (root, name), call in PLANS.items():
         yield fake(root, name), call.split("(")[0]
     yield fake("xarray", "DataArray", chunks=((4, 5), (2,)), shape=(9, 2)), "X.data"
 

@@ -10,12 +10,12 @@ from handful.blocks import Blocks
 from handful.checks import ConvergenceError
 from handful.matching import DrawsReport, Poisson, check_log_weights, recombine
 from handful.matching.importance_check import pareto_k
+from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.likelihoods import likelihood
 from handful.matching.matched_coreset import heldout_kl
 from handful.matching.path import best_for
 from handful.matching.pilot import CHAINS, Pilot, find_pilot, newton
 from handful.matching.recombine import pursue
-from handful.matching.rows import Rows
 from handful.matching.stein import stein_test
 from handful_papers.own.posterior import SoftplusPoisson
 from hypothesis import given
@@ -160,8 +160,8 @@ def test_the_bound_of_the_excess_is_never_below_the_truth(seed):
     matched = MatchedCoreset(problem, penalties=problem.l2 * np.array([0.3, 3])).fit(X, y)
     bound = matched.excess(X, y, tol=1e-3)
     model, t = likelihood(problem, y)
-    every = Rows(model, X, t, np.ones(len(X)))
-    few = every.take(matched.indices_, matched.weights_)
+    every = LikelihoodSums(model, X, t, np.ones(len(X)))
+    few = every.restricted(matched.indices_, matched.weights_)
     for l2 in problem.l2 * np.geomspace(0.3, 3, 9):
         precision = l2 * len(X) * model.linear.penalised(X.shape[1])
         best, chosen = (best_for(rows, np.diag(precision), 0 * precision) for rows in (every, few))
@@ -203,12 +203,12 @@ CASES = {name: case for name, *case in posterior_cases()}
 def divergence(problem, X, y, matched, start, prior=1.0, n_draws=3000):
     """KL from the posterior of all rows by importance sampling; its own effective draws."""
     model, t = likelihood(problem, y)
-    rows = Rows(model, X, t, np.ones(len(X)))
+    rows = LikelihoodSums(model, X, t, np.ones(len(X)))
     pilot, log_prior, _ = find_pilot(rows, prior, start)
     theta = pilot.draws(n_draws, np.random.default_rng(9), inflation=1.1)
     offset = log_prior(theta) - Pilot(pilot.modes, 1.1 * pilot.roots).log_density(theta)
     full = rows.sums(theta)
-    few = rows.take(matched.indices_, matched.weights_).sums(theta)
+    few = rows.restricted(matched.indices_, matched.weights_).sums(theta)
     weights = np.exp(full + offset - logsumexp(full + offset))
     return weights @ (full - few) - logsumexp(full + offset) + logsumexp(few + offset), 1 / (
         weights**2
@@ -259,8 +259,8 @@ def test_a_posterior_that_is_not_gaussian_is_matched_at_draws_of_the_rows_own(mo
         np.column_stack([X, y]), axis=0, return_index=True, return_counts=True
     )
     model, t = likelihood(Logistic(), y)
-    rows = Rows(model, X, t, np.ones(len(X)))
-    every = Rows(model, X[once], t[once], weights.astype(float))
+    rows = LikelihoodSums(model, X, t, np.ones(len(X)))
+    every = LikelihoodSums(model, X[once], t[once], weights.astype(float))
     pilot, log_prior, _ = find_pilot(rows, 1.0, None)
     theta = pilot.chain(lambda at: every.sums(at) + log_prior(at), 1000, np.random.default_rng(9))
     kl = {0.0: [], 0.5: []}
@@ -270,7 +270,7 @@ def test_a_posterior_that_is_not_gaussian_is_matched_at_draws_of_the_rows_own(mo
         monkeypatch.setattr("handful.matching.matched_coreset.MIN_EFFECTIVE_SHARE", share)
         for seed in range(3):
             matched = MatchedCoreset(at="posterior", size=2 * 44 + 1, random_state=seed).fit(X, y)
-            few = rows.take(matched.indices_, matched.weights_)
+            few = rows.restricted(matched.indices_, matched.weights_)
             kl[share].append((every.sums(theta) - few.sums(theta)).var() / 2)
             estimated[share].append(matched.kl_)
     assert 5 * max(kl[0.5]) < min(kl[0.0])
@@ -442,7 +442,7 @@ def test_a_stream_of_chunks_keeps_the_sums_of_all_rows():
     sums = []
     for rows, labels, weights in ((X, y, np.ones(len(X))), (X_small, y_small, w)):
         model, t = likelihood(problem, labels)
-        sums.append(Rows(model, rows, t, weights).sums(theta))
+        sums.append(LikelihoodSums(model, rows, t, weights).sums(theta))
     assert len(w) <= 31
     assert np.abs(sums[1] / sums[0] - 1).max() < 1e-10
 
@@ -471,12 +471,12 @@ def test_blocks_files_and_dask_keep_the_sums_of_all_rows(at, tmp_path):
             name: MatchedCoreset(at=at, random_state=0).fit(*data) for name, data in sources.items()
         }
     model, t = likelihood(Logistic(), y)
-    every = Rows(model, X, t, np.ones(len(X)))
+    every = LikelihoodSums(model, X, t, np.ones(len(X)))
     for matched in fits.values():
         # The same parameters are matched, since their sums are the same, at the same number of
         # rows.
         np.testing.assert_allclose(matched.parameters_, fits["memory"].parameters_, atol=1e-8)
-        few = every.take(matched.indices_, matched.weights_)
+        few = every.restricted(matched.indices_, matched.weights_)
         assert len(matched.indices_) <= matched.n_equations_
         if at == "posterior":
             theta = matched.parameters_
@@ -534,7 +534,9 @@ def optimum(problem, Z, y, w, precision):
     model, target = likelihood(problem, y, np.unique(y) if problem.classifies else None)
     penalty = np.zeros((model.n_outputs, 5))
     penalty[:, :4] = precision
-    return best_for(Rows(model, Z, target, w), np.diag(penalty.ravel()), np.zeros(penalty.size))
+    return best_for(
+        LikelihoodSums(model, Z, target, w), np.diag(penalty.ravel()), np.zeros(penalty.size)
+    )
 
 
 @pytest.mark.parametrize("units", UNITS)
@@ -578,7 +580,7 @@ def test_the_posterior_is_that_of_all_rows_in_any_units(name, units):
     problem = PROBLEMS[name]()
     matched = MatchedCoreset(problem, at="posterior", random_state=0).fit(X, y)
     model, target = likelihood(problem, y)
-    rows = Rows(model, X, target, np.ones(len(y))).moved("posterior")
+    rows = LikelihoodSums(model, X, target, np.ones(len(y))).moved("posterior")
     draws = model.outer(find_pilot(rows, 1.0, None)[0].draws(400, np.random.default_rng(1)))
     assert matched.check(draws, X, y).verdict == "use the draws"
     plain = likelihood(problem, y)[0]
@@ -647,7 +649,7 @@ def test_relations_hold_far_from_zero(at):
         w = np.bincount(places[matched.indices_], matched.weights_, len(y))
         weights = counts if name in ("weights", "duplicates") else np.ones(len(y))
         penalty = np.diag([12.0, 12.0, 12.0, 12.0, 0.0])
-        best = best_for(Rows(model, Z, target, weights), penalty, np.zeros(5))
+        best = best_for(LikelihoodSums(model, Z, target, weights), penalty, np.zeros(5))
         values = model.values(best + theta, Z, target)
         delta = (w - weights) @ values
         assert delta.var() < (0.05 if at == "path" else 1e-2), name
@@ -674,7 +676,7 @@ def sampled(problem, X, y, w, prior=1.0, n=1500, seed=0):
     would give."""
     model, t = likelihood(problem, y)
     rng = np.random.default_rng(seed)
-    rows = Rows(model, X, t, w)
+    rows = LikelihoodSums(model, X, t, w)
     pilot, log_prior, _ = find_pilot(rows, prior, None)
     theta = pilot.draws(20 * n, rng, inflation=1.3)
     lw = (
@@ -698,7 +700,7 @@ def attacked():
     yield "two q draws", good, chain(good), {"use the draws"}
     yield "the prior three times narrower", good, chain(good, prior=0.3), {"refuse"}
     model, t = likelihood(Logistic(), y)
-    pilot = find_pilot(Rows(model, X, t, np.ones(len(X))), 1.0, None)[0]
+    pilot = find_pilot(LikelihoodSums(model, X, t, np.ones(len(X))), 1.0, None)[0]
     few = MatchedCoreset(
         Logistic(), at=pilot.draws(12, np.random.default_rng(0), inflation=1.2)
     ).fit(X, y)
@@ -707,10 +709,8 @@ def attacked():
         Logistic(), at=pilot.draws(39, np.random.default_rng(0), inflation=1.2)
     ).fit(X, y)
     yield "half of q draws", some, chain(some), {"refuse", "use the weights"}
-    wrong = (
-        find_pilot(Rows(model, X[:60], t[:60], np.ones(60)), 1.0, None)[0].draws(77, rng) * 0.1
-        + 2.0
-    )
+    few_rows = LikelihoodSums(model, X[:60], t[:60], np.ones(60))
+    wrong = find_pilot(few_rows, 1.0, None)[0].draws(77, rng) * 0.1 + 2.0
     far = MatchedCoreset(Logistic(), at=wrong).fit(X, y)
     yield "a pilot many deviations off", far, chain(far), {"refuse"}
     yield "a prior far off", good, chain(good, prior=0.01), {"refuse"}
@@ -856,8 +856,8 @@ def test_the_check_tells_chains_on_the_rows_from_all_others(name):
         Z, y
     )
     model, target = likelihood(problem, y)
-    every = Rows(model, Z, target, np.ones(len(y)))
-    few = every.take(matched.indices_, matched.weights_)
+    every = LikelihoodSums(model, Z, target, np.ones(len(y)))
+    few = every.restricted(matched.indices_, matched.weights_)
     pilot, log_prior, _ = find_pilot(few, prior, start)
     mode = pilot.modes[0]
     root = pilot.roots[0]
@@ -870,7 +870,7 @@ def test_the_check_tells_chains_on_the_rows_from_all_others(name):
         found = matched.check(chain(seed=seed), Z, y)
         assert found.verdict == "use the draws", found
         assert matched.check(chain(seed=seed), Z, y, prior=prior).verdict == "use the draws"
-    squared = every.take(matched.indices_, matched.weights_**2 / matched.weights_.mean())
+    squared = every.restricted(matched.indices_, matched.weights_**2 / matched.weights_.mean())
     wrong = {
         "half the weights": chain(times=0.5),
         "twice the weights": chain(times=2.0),
@@ -900,8 +900,8 @@ def test_draws_far_from_zero_are_tested_in_their_own_units():
     matched = MatchedCoreset(at="posterior", random_state=0).fit(X, y)
     model, target = likelihood(Logistic(), y)
     few = (
-        Rows(model, X, target, np.ones(len(y)))
-        .take(matched.indices_, matched.weights_)
+        LikelihoodSums(model, X, target, np.ones(len(y)))
+        .restricted(matched.indices_, matched.weights_)
         .moved("posterior")
     )
     pilot, log_prior, _ = find_pilot(few, 1.0, None)
@@ -1217,7 +1217,7 @@ def test_a_mode_that_does_not_exist_is_an_error():
     X = linear_data(n=300, d=2)[0]
     model, t = likelihood(Poisson(), np.full(300, 1e6))
     with pytest.raises(ConvergenceError, match="no mode"):
-        newton(Rows(model, X, t, np.ones(300)).expansion, np.zeros(3), max_iter=2)
+        newton(LikelihoodSums(model, X, t, np.ones(300)).expansion, np.zeros(3), max_iter=2)
 
 
 def test_numbers_taken_for_classes_are_refused_at_once():

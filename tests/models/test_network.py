@@ -18,7 +18,7 @@ from handful.bilevel import (
     Problem,
     TrainConfig,
 )
-from handful.models.base import Rows
+from handful.models.base import OuterRows
 
 QUICK = TrainConfig(n_steps=60, learning_rate=2e-2, optimiser="adam", weight_decay=2e-2)
 
@@ -39,7 +39,7 @@ def data():
 
 def selection(data, problem, ihvp=None, rows=range(12)):
     X, y = data
-    model = problem.model(Rows(X, y, np.ones(len(X)), np.empty(0, int)), None, ihvp=ihvp)
+    model = problem.model(OuterRows(X, y, np.ones(len(X)), np.empty(0, int)), None, ihvp=ihvp)
     model.add_rows(list(rows))
     model.fit()
     return model

@@ -19,7 +19,7 @@ import handful
 import numpy as np
 import pytest
 import yaml
-from handful import BilevelCoreset, Logistic
+from handful import VCGMM, BilevelCoreset, LightweightCoreset, Logistic, MatchedCoreset
 from line_measures import Measures, by_package, measured
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -38,8 +38,8 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in SOU
 # The library from the bottom up: a room imports only from itself and from rooms above it in this
 # list.
 BOTTOM = (
-    "version types lazy progress torch_data checks options sources scales blocks parts coreset "
-    "trainers estimator linalg"
+    "version types lazy progress tables forms rows torch_data checks options sources scales blocks "
+    "parts coreset trainers estimator linalg"
 )
 ABOVE = """models baselines matching svm sensitivity proxies bilevel attribution clustering
 sampling streaming continual active dictionary comparison_table compare data cli"""
@@ -405,11 +405,8 @@ def test_only_the_commands_print():
     assert prints == []
 
 
-def test_a_fit_goes_through_the_files_that_contributing_names():
-    """CONTRIBUTING follows `BilevelCoreset.fit` on an array in memory through these modules."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(300, 3))
-    y = (X[:, 0] + rng.normal(size=300) > 0).astype(int)
+def files_entered(fit):
+    """The modules of the library in which a function is called during a fit."""
     root = Path(handful.__file__).parent
     entered = set()
 
@@ -418,16 +415,45 @@ def test_a_fit_goes_through_the_files_that_contributing_names():
         if root in path.parents:
             entered.add(path.relative_to(root).as_posix())
 
-    selector = BilevelCoreset(Logistic(l2=1e-2), size=10, random_state=0)
     sys.setprofile(note)
     try:
-        selector.fit(X, y)
+        fit()
     finally:
         sys.setprofile(None)
+    return entered
+
+
+def in_memory():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = (X[:, 0] + rng.normal(size=300) > 0).astype(int)
+    return X, y
+
+
+def test_a_fit_goes_through_the_files_that_contributing_names():
+    """CONTRIBUTING follows `BilevelCoreset.fit` on an array in memory through these modules."""
+    selector = BilevelCoreset(Logistic(l2=1e-2), size=10, random_state=0)
+    entered = files_entered(lambda: selector.fit(*in_memory()))
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     told = page.partition("**Where a fit goes.**")[2].partition("\n\n")[0]
     named = set(re.findall(r"`((?:\w+/)?\w+\.py)`", told))
     assert named == entered
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        BilevelCoreset(Logistic(l2=1e-2), size=10, random_state=0),
+        MatchedCoreset(Logistic(l2=1e-2)),
+        MatchedCoreset(Logistic(), at="posterior", random_state=0),
+        LightweightCoreset(20, random_state=0),
+        VCGMM(3, random_state=0),
+        VCGMM(3, coreset_size=50, random_state=0),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:it hardly pays")
+def test_an_array_in_memory_does_not_pass_through_what_reads_files(estimator):
+    assert files_entered(lambda: estimator.fit(*in_memory())) & {"blocks.py", "sources.py"} == set()
 
 
 @pytest.mark.parametrize("package", PACKAGES)

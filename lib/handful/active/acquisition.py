@@ -14,7 +14,6 @@ from sklearn.utils.extmath import row_norms
 
 from handful.active.reach import within_reach
 from handful.baselines.centers import farthest_first
-from handful.blocks import check_in_memory
 from handful.checks import (
     MAX_SEED,
     as_generator,
@@ -25,8 +24,10 @@ from handful.checks import (
 )
 from handful.linalg import dense
 from handful.options import Count, Options, check_options
+from handful.rows import check_in_memory
 from handful.scales import warn_of_scales
-from handful.types import Seed, as_array, join_rows
+from handful.tables import as_array, join_rows
+from handful.types import Seed
 
 # how far from 1 the sum of a row of probabilities may be, as rounding to bfloat16 needs
 SUM_TOLERANCE = 2.0**-8

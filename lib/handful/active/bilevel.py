@@ -14,7 +14,7 @@ from handful.active.reach import within_reach
 from handful.bilevel.strategy import best_rows
 from handful.checks import ConvergenceError
 from handful.models import Logistic
-from handful.models.base import Rows
+from handful.models.base import OuterRows
 from handful.models.glm import GLM
 from handful.models.inverse import as_inverse_hessian
 
@@ -136,7 +136,7 @@ class BilevelQuery(Acquisition):
             if columns_first
             else X.astype(features.dtype)
         )
-        rows = Rows(X, problem.encode(Y).astype(X.dtype), weight, np.arange(pool, X.shape[0]))
+        rows = OuterRows(X, problem.encode(Y).astype(X.dtype), weight, np.arange(pool, X.shape[0]))
         return rows, pool + len(known)
 
     def _join(self, model, best, place, pulled):

@@ -12,7 +12,7 @@ from handful.baselines.cube import cube_sample
 from handful.baselines.stratified import codes, column_of, is_missing
 from handful.coreset import SizedSelector
 from handful.options import integer
-from handful.types import as_array, take_rows
+from handful.tables import as_array, take_rows
 
 MAX_COLUMNS = 2000
 """Most columns whose correlations are computed: a matrix of 32 MB, and some seconds for its

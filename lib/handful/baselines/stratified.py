@@ -12,7 +12,7 @@ from sklearn.utils import ClassifierTags
 from sklearn.utils.multiclass import check_classification_targets
 
 from handful.coreset import SizedSelector
-from handful.types import as_array, canonical, is_missing
+from handful.tables import as_array, canonical, is_missing
 
 
 class StratifiedCoreset(SizedSelector):

@@ -46,7 +46,7 @@ class UniformCoreset(SizedSelector):
         check_size(self.size, len(drawn), blocks.n)
         self._tell_lost(
             united([totals for *_, totals in census]),
-            class_totals(drawn.y, drawn.weights),
+            class_totals(drawn.y, drawn.weight),
             stacklevel=7,
         )
-        return drawn.ids, drawn.weights
+        return drawn.ids, drawn.weight

@@ -34,6 +34,7 @@ from handful.linalg import one_openmp_thread
 from handful.models.linear import LeastSquares, Logistic
 from handful.options import Count, CountOrZero, check_options
 from handful.progress import Bar
+from handful.tables import readable, take_rows
 from handful.trainers import (
     input_tags_of,
     kind_of,
@@ -42,7 +43,7 @@ from handful.trainers import (
     weighted_fit,
     why_unweighted,
 )
-from handful.types import Seed, readable, take_rows
+from handful.types import Seed
 
 
 class AnyEstimatorCoreset(Selector):

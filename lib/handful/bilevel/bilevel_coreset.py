@@ -11,7 +11,6 @@ from sklearn.utils.metaestimators import available_if
 from handful.bilevel.exchange import Elimination, Exchange
 from handful.bilevel.regularised import Regularised
 from handful.bilevel.strategy import Forward, Strategy
-from handful.blocks import is_blocks
 from handful.checks import validate_data
 from handful.coreset import Selector
 from handful.models.base import outer_rows
@@ -20,6 +19,7 @@ from handful.models.linear import LinearProblem, Logistic
 from handful.models.problem import check_problem
 from handful.options import Count
 from handful.progress import Bar
+from handful.rows import is_blocks
 from handful.types import Seed, Table
 
 STRATEGIES = {

@@ -4,7 +4,7 @@ they are."""
 import numpy as np
 from scipy import sparse
 
-from handful.types import is_missing
+from handful.tables import is_missing
 
 # of a column: the most frequent ones have a column of 0 and 1 each, as in one-hot encoding
 MOST_WORDS = 20

@@ -5,9 +5,10 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import row_norms
 
-from handful.blocks import as_blocks, is_blocks
+from handful.blocks import as_blocks
 from handful.checks import check_rows, check_sample_weight
 from handful.linalg import measured, nearest_center, nearest_centers
+from handful.rows import is_blocks
 
 # an inverted file pays for more centres than this
 MANY = 2048
@@ -85,7 +86,7 @@ def quantization_error(X, centers, sample_weight=None):
 
 
 def _error_of_block(block, centers):
-    return quantization_error(block.X, centers, block.weights) if block.weights.any() else 0.0
+    return quantization_error(block.X, centers, block.weight) if block.weight.any() else 0.0
 
 
 def inverted_file(centers):

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import ClassifierTags
 from sklearn.utils.extmath import row_norms
 
-from handful.blocks import as_blocks, is_blocks
+from handful.blocks import as_blocks
 from handful.checks import (
     as_generator,
     check_integer,
@@ -36,8 +36,8 @@ from handful.clustering.vcgmm_kernels import Threads
 from handful.linalg import dense
 from handful.options import Count, NonNegative, all_or_nothing, check_options
 from handful.progress import Bar
+from handful.rows import exceeds_memory, is_blocks
 from handful.sensitivity.lightweight import lightweight_blocks, lightweight_coreset
-from handful.sources import exceeds_memory
 from handful.types import Seed, Table
 
 ALGORITHMS = {"fast": TruncatedEM(), "paper": PAPER}
@@ -226,7 +226,7 @@ class VCGMM(MixtureEstimator):
         elif in_blocks:
             drawn = lightweight_blocks(blocks, self.coreset_size, rng=rng)
             rows = self._validate(drawn.X, reset=not go_on)
-            u = drawn.weights
+            u = drawn.weight
             n_distances = blocks.n
         else:
             chosen, u = lightweight_coreset(X, self.coreset_size, rng=rng, sample_weight=weights)

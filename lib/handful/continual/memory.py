@@ -7,23 +7,13 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 
-from handful.blocks import check_in_memory
 from handful.checks import as_generator, check_sample_weight
+from handful.forms import check_form, kind_of_labels, type_of
 from handful.options import Count, Options, check_options, restored
 from handful.parts import check_selector, choose
-from handful.types import (
-    Seed,
-    as_array,
-    canonical,
-    check_form,
-    is_table,
-    kind_of_labels,
-    missing,
-    readable,
-    row_array,
-    take_rows,
-    type_of,
-)
+from handful.rows import check_in_memory
+from handful.tables import as_array, canonical, is_table, missing, readable, row_array, take_rows
+from handful.types import Seed
 
 
 @dataclass(frozen=True)

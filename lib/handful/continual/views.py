@@ -8,7 +8,7 @@ import torch
 from scipy.special import log_softmax, softmax
 
 from handful.checks import check_integer
-from handful.types import as_array
+from handful.tables import as_array
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from handful.blocks import by_blocks, check_in_memory
+from handful.blocks import by_blocks
 from handful.checks import check_integer, check_magnitude, check_rows, validate_data
 from handful.dictionary.recovery import L1, Recovery
 from handful.options import Count, Options, all_or_nothing, check_options
 from handful.progress import Bar
+from handful.rows import check_in_memory
 
 
 class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):

@@ -5,9 +5,9 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from handful.checks import ConvergenceError, as_real
+from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.likelihoods import with_noise
 from handful.matching.pilot import find_pilot, slopes_along
-from handful.matching.rows import Rows
 from handful.matching.stein import stein_test
 
 # Deviation of the prior of the noise's logarithm where the prior names coefficients alone.
@@ -34,7 +34,7 @@ def tested(few, theta, chains, prior, start):
 
     Parameters
     ----------
-    few : `Rows`, with their weights
+    few : `LikelihoodSums`, with their weights
     theta : draws, shape (S, p), those of each chain together and in their order
     chains : int, how many
     prior : as `find_pilot`, or for least squares with noise also without the noise
@@ -89,4 +89,4 @@ def _target(few, theta, prior, start):
     start = np.append(best, 0.5 * np.log(max(squares / few.weights.sum(), 1e-300)))
     if not callable(prior) and np.size(prior) == p:
         prior = np.append(prior, FLAT)
-    return Rows(with_noise(model), few.blocks, few.y, few.weights), start, prior
+    return LikelihoodSums(with_noise(model), few.blocks, few.y, few.weights), start, prior

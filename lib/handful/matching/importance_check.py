@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from handful.blocks import check_in_memory
 from handful.checks import as_real
 from handful.matching.stein import SteinTest
+from handful.rows import check_in_memory
 
 # in words
 VERDICTS = {

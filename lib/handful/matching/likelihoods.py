@@ -17,7 +17,7 @@ from handful.models.linear import LeastSquares, LinearProblem, Poisson
 from handful.models.linear_model import LinearModel
 from handful.models.newton import bordered
 from handful.models.problem import Problem, check_problem, has_losses
-from handful.types import as_array
+from handful.tables import as_array
 
 # Functions get a power of two rows, at least so many: few shapes for a compiler.
 LEAST_ROWS = 256

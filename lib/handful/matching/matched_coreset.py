@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from handful.blocks import Blocks, as_blocks, is_blocks
+from handful.blocks import Blocks, as_blocks
 from handful.checks import (
     as_array,
     check_labels,
@@ -25,15 +25,17 @@ from handful.coreset import Selector
 from handful.linalg import one_blas_thread
 from handful.matching.draws import stacked, tested
 from handful.matching.importance_check import DrawsReport, check_log_weights, normalised
+from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.likelihoods import likelihood
 from handful.matching.path import optima_of_penalties, path_excess
 from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot, starting_points
 from handful.matching.recombine import pursue
-from handful.matching.rows import Rows
 from handful.models import Logistic, Problem
 from handful.models.links import LogisticLink, PoissonLink, SquaredLink
 from handful.options import Count, Positive
-from handful.types import Seed, Table, join_rows
+from handful.rows import is_blocks
+from handful.tables import join_rows
+from handful.types import Seed, Table
 
 # The divergence is estimated at so many draws that were not matched.
 N_HELDOUT = 200
@@ -189,7 +191,7 @@ class MatchedCoreset(Selector):
         check_is_fitted(self, "indices_")
         theta = stacked(draws)
         rows = self._given(X, y, sample_weight)
-        few = rows.take(self.indices_, self.weights_)
+        few = rows.restricted(self.indices_, self.weights_)
         with one_blas_thread():
             with np.errstate(invalid="ignore"):
                 report = check_log_weights(rows.sums(theta) - few.sums(theta))
@@ -234,7 +236,7 @@ class MatchedCoreset(Selector):
             raise ValueError(
                 "excess is proven for two classes, Poisson with log link, and least squares only."
             )
-        few = rows.take(self.indices_, self.weights_)
+        few = rows.restricted(self.indices_, self.weights_)
         with one_blas_thread():
             self.excess_ = path_excess(rows, few, l2.min(), l2.max(), tol)
         return self.excess_
@@ -294,7 +296,7 @@ class MatchedCoreset(Selector):
             sample_weight = check_sample_weight(sample_weight, X.n)
         y = without_absent(y, sample_weight)
         model, y = likelihood(self._problem(), y, getattr(self, "classes_", None))
-        return Rows(model, X, y, sample_weight)
+        return LikelihoodSums(model, X, y, sample_weight)
 
     def _rows_per_block(self, blocks):
         return PER_BLOCK // blocks.d
@@ -411,7 +413,7 @@ class MatchedCoreset(Selector):
                 found = self._match(rows, n_equations, "expansion_at", pilot.modes[0], pairs, theta)
             else:
                 found = self._match(rows, 1 + len(matched_at), "values_at", matched_at)
-            now = rows.take(*found)
+            now = rows.restricted(*found)
             self.kl_, n_effective = heldout_kl(
                 full + log_prior(held), now.sums(held) + log_prior(held), drawn
             )
@@ -458,7 +460,7 @@ class MatchedCoreset(Selector):
                 "of so few."
             )
         places, weights, _ = rows.match(PURSUIT_PARTS, equations, *args)
-        few = rows.take(places, weights).over(np.concatenate, equations, *args)
+        few = rows.restricted(places, weights).over(np.concatenate, equations, *args)
         chosen, weights, self.residual_ = pursue(few, weights, size)
         return places[chosen], weights
 

@@ -26,7 +26,7 @@ def path_excess(rows, few, low, high, tol):
 
     Parameters
     ----------
-    rows, few : `Rows`, all of them and the chosen ones, of a linear model of one output
+    rows, few : `LikelihoodSums`, all of them and the chosen ones, of a linear model of one output
     low, high : penalties, per mean loss
     tol : a step whose bound is larger is halved, unless that does not help
 
@@ -99,7 +99,7 @@ def optima_of_penalties(rows, penalties, start):
 
     Parameters
     ----------
-    rows : `Rows`, of a model that has slopes
+    rows : `LikelihoodSums`, of a model that has slopes
     penalties : floats, from the largest on, of which each optimum starts at the one before
     start : shape (p,)
 

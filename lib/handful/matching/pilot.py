@@ -101,7 +101,7 @@ def find_pilot(rows, prior, start):
 
     Parameters
     ----------
-    rows : `Rows`
+    rows : `LikelihoodSums`
     prior : deviation of a Gaussian, number or shape (p,), or function of parameters (K, p) that
         gives (K,)
     start : shape (p,) or (S, p); None starts where the model says, a linear one at zero

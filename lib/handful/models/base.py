@@ -7,11 +7,11 @@ from scipy import sparse
 
 from handful.checks import check_magnitude, check_sample_weight
 from handful.models.inverse import Exact
-from handful.types import join_rows
+from handful.tables import join_rows
 
 
 @dataclass
-class Rows:
+class OuterRows:
     """The rows of the outer loss; those that may be chosen are among them.
 
     Attributes
@@ -32,7 +32,7 @@ class Rows:
         """Weights in the outer loss that add up to one, shape (n,)."""
         return self.sample_weight / self.sample_weight.sum()
 
-    def take(self, rows):
+    def at(self, rows):
         """``(X, y)`` of some rows."""
         return self.X[rows], None if self.y is None else self.y[rows]
 
@@ -68,7 +68,7 @@ def outer_rows(X, y, sample_weight, outer, validation, *, classes):
 
     Returns
     -------
-    Rows
+    OuterRows
 
     Raises
     ------
@@ -84,14 +84,14 @@ def outer_rows(X, y, sample_weight, outer, validation, *, classes):
         )
     absent = np.flatnonzero(sample_weight == 0)
     if validation is None:
-        return Rows(X, y, sample_weight, absent)
+        return OuterRows(X, y, sample_weight, absent)
     more, more_y, *weights = validation
     _check_agreement(more, more_y, X, y, classes)
     weights = check_sample_weight(weights[0] if weights else None, more.shape[0])
     stacked = join_rows([X, more.astype(X.dtype)])
     own = sample_weight if outer == "train+validation" else np.zeros_like(sample_weight)
     absent = np.concatenate([absent, np.arange(X.shape[0], stacked.shape[0])])
-    return Rows(
+    return OuterRows(
         stacked,
         None if y is None else np.concatenate([y, more_y]),
         np.concatenate([own, weights]),
@@ -139,7 +139,7 @@ class Model:
     Parameters
     ----------
     problem : Problem
-    data : Rows, with targets that the problem has encoded
+    data : OuterRows, with targets that the problem has encoded
     ihvp : InverseHessian, or None for the exact solution
 
     Attributes

@@ -41,7 +41,7 @@ class GLM(Model):
     Parameters
     ----------
     problem : Logistic or LeastSquares
-    data : Rows; targets have shape (n, K) and the type of X
+    data : OuterRows; targets have shape (n, K) and the type of X
     rng : numpy.random.Generator, draws the rows on which the outer curvature is estimated
     ihvp : InverseHessian or None
     tol : norm of the inner gradient, in units of the one at zero, at which training ends

@@ -98,8 +98,8 @@ class Problem(Options):
 
         Parameters
         ----------
-        rows : Rows, with targets as the user gave them, which the model takes as `Rows.encoded`
-            gives them
+        rows : OuterRows, with targets as the user gave them, which the model takes as
+            `OuterRows.encoded` gives them
         rng : numpy.random.Generator, for samples of rows
         ihvp : InverseHessian, or None for the problem's own way
         weighted : whether weights will be optimised, for which losses are compared: inner problems
@@ -225,7 +225,7 @@ class GenericModel(Model):
         """As `Model.fit`; the problem's own `solve` and `hessian` do it."""
         s = len(self)
         c = np.full(s, 1.0 / s) if weights is None else weights
-        X, y = self.data.take(self.indices)
+        X, y = self.data.at(self.indices)
         if self.theta is None:
             p = len(self.problem.start(X, y))
             way_out = (
@@ -272,7 +272,7 @@ class GenericModel(Model):
             yield rows[lo : lo + step]
 
     def _gradients(self, rows):
-        return self.problem.gradients(self.theta, *self.data.take(rows))
+        return self.problem.gradients(self.theta, *self.data.at(rows))
 
     def mean_loss(self):
         """Weighted mean of the outer losses at the current parameters."""
@@ -305,7 +305,7 @@ class GenericModel(Model):
     def predicted_gains(self, candidates, *, free_weights=False):
         """As `Model.predicted_gains`, by one Newton step of the problem with each row."""
         s = len(self)
-        X, y = self.data.take(self.indices)
+        X, y = self.data.at(self.indices)
         rows = self._gradients(candidates)
         # at the solution the penalty's gradient balances that of the losses
         pull = -self.weights @ self._gradients(self.indices)
@@ -315,7 +315,7 @@ class GenericModel(Model):
         slope = np.empty(len(candidates))
         curvature = np.empty(len(candidates))
         for part in self._blocks(np.arange(len(candidates)), len(pull) ** 2):
-            own = self.problem.row_hessians(self.theta, *self.data.take(candidates[part]))
+            own = self.problem.row_hessians(self.theta, *self.data.at(candidates[part]))
             steps = np.linalg.solve(data + s * penalty + own, (rows[part] + pull)[:, :, None])[
                 :, :, 0
             ]
@@ -326,7 +326,7 @@ class GenericModel(Model):
     def outer_hessian(self):
         """Hessian of the outer loss at the current parameters, on a sample of rows, shape (p,
         p)."""
-        X, y = self.data.take(self._sample)
+        X, y = self.data.at(self._sample)
         u = self._u[self._sample] / self._u[self._sample].sum()
         hessian = self.problem.hessian
         return hessian(self.theta, X, y, u) - hessian(self.theta, X, y, np.zeros(len(u)))

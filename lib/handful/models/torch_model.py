@@ -23,7 +23,7 @@ class NetworkModel(Model):
     Parameters
     ----------
     problem : Network
-    data : Rows
+    data : OuterRows
     ihvp : InverseHessian; None is a `NeumannSeries`
 
     Attributes

@@ -7,7 +7,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from handful.checks import check_rows
 from handful.options import Options, Positive, check_options
-from handful.types import readable
+from handful.tables import readable
 
 DTYPES = [np.float64, np.float32]
 

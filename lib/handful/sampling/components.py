@@ -3,9 +3,9 @@
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from handful.blocks import check_in_memory
 from handful.checks import as_generator, check_integer, check_labels, check_number, check_rows
-from handful.types import as_array
+from handful.rows import check_in_memory
+from handful.tables import as_array
 
 
 def check_probabilities(probabilities, *, uniform):

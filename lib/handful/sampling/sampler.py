@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from handful.blocks import check_in_memory
 from handful.checks import as_generator
 from handful.options import Count, check_options
+from handful.rows import check_in_memory
 from handful.sampling.state import Stateful
-from handful.types import Seed, Table, as_array
+from handful.tables import as_array
+from handful.types import Seed, Table
 
 LARGEST_LOSS = 1e140
 

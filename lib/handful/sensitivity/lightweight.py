@@ -8,7 +8,6 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 
-from handful.blocks import Blocks
 from handful.checks import (
     check_array,
     check_generator,
@@ -19,7 +18,8 @@ from handful.checks import (
 from handful.coreset import SizedSelector
 from handful.linalg import centred, draw_along, sq_distance, sq_distances_to
 from handful.options import Count
-from handful.types import Table, joined
+from handful.rows import InMemory, Rows, joined
+from handful.types import Table
 
 # of an array that are read at a time
 ROWS = 1 << 15
@@ -58,7 +58,7 @@ def _rows_of(block):
 def _moments(block):
     # The weight of a block, its mean, and the weighted sum of squared distances to it.
     X = _rows_of(block)
-    u = block.weights
+    u = block.weight
     check_sample_weight(u, len(u)) if u.any() else None
     mass = max(u.sum(), np.finfo(float).tiny)
     if sparse.issparse(X):
@@ -73,22 +73,22 @@ def _moments(block):
 def _draws_of_block(block, mean, rates, own):
     positions, rate = own
     X = _rows_of(block)
-    u = block.weights
+    u = block.weight
     edges = np.cumsum(u * (rates[0] + rates[1] * _sq_distances_to(X, mean)))
     rows, counts = np.unique(draw_along(edges, positions), return_counts=True)
     # Dividing by the probability as it was used, rounding included, keeps the estimate unbiased to
     # the last digit.
     q = np.diff(edges, prepend=0.0)[rows] / edges[-1]
-    return replace(block.take(rows), weights=counts * u[rows] / (rate * q))
+    return replace(block.take(rows), weight=counts * u[rows] / (rate * q))
 
 
 def lightweight_blocks(blocks: Any, size: int, *, rng: Any) -> Any:
     """`lightweight_coreset` of rows in blocks, in two passes: the rows drawn with their weights and
-    places, a Block.
+    places, Rows.
 
     Parameters
     ----------
-    blocks : handful.blocks.Blocks
+    blocks : handful.rows.RowBlocks
     size : int, number of draws
     rng : numpy.random.Generator
     """
@@ -146,8 +146,10 @@ def lightweight_coreset(X: Table, size: int, *, rng: Any, sample_weight: Table =
         # weights near the largest float would overflow
         scale = sample_weight.sum()
         sample_weight = sample_weight / scale
-    drawn = lightweight_blocks(Blocks(X, None, sample_weight, rows=ROWS), size, rng=rng)
-    return drawn.ids, drawn.weights * scale
+    n = X.shape[0]
+    rows = Rows(X, None, np.ones(n) if sample_weight is None else sample_weight, np.arange(n))
+    drawn = lightweight_blocks(InMemory(rows, most=ROWS), size, rng=rng)
+    return drawn.ids, drawn.weight * scale
 
 
 def _readable(X):
@@ -203,4 +205,4 @@ class LightweightCoreset(SizedSelector):
 
     def _select_blocks(self, blocks, rng):
         drawn = lightweight_blocks(blocks, self.size, rng=rng)
-        return drawn.ids, drawn.weights
+        return drawn.ids, drawn.weight

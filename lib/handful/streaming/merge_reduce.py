@@ -5,8 +5,9 @@ from typing import Any
 
 from handful.options import Count
 from handful.progress import Bar
+from handful.rows import joined
 from handful.streaming.stream_memory import StreamMemory
-from handful.types import Seed, joined
+from handful.types import Seed
 
 
 class MergeReduce(StreamMemory):

@@ -7,8 +7,10 @@ import numpy as np
 from numba import njit
 
 from handful.options import Count
+from handful.rows import joined
 from handful.streaming.stream_memory import StreamMemory
-from handful.types import Seed, as_array, joined
+from handful.tables import as_array
+from handful.types import Seed
 
 
 class Reservoir(StreamMemory):
@@ -111,7 +113,7 @@ class Reservoir(StreamMemory):
         return np.full(len(self._held), self.n_seen_ / len(self._held))
 
     def _chosen(self):
-        return None if self._held is None else replace(self._held, weights=self._weights())
+        return None if self._held is None else replace(self._held, weight=self._weights())
 
     @property
     def n_rows_held_(self):

@@ -10,12 +10,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_consistent_length, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from handful.blocks import as_blocks, is_blocks
+from handful.blocks import as_blocks
 from handful.checks import as_generator, check_sample_weight, checked_shape, validate_data
 from handful.coreset import Coreset, Selector
+from handful.forms import check_form, check_kind, form_of
 from handful.options import Options, check_options, restored
 from handful.parts import check_part, check_selector, reduced
-from handful.types import Block, Table, as_array, check_form, check_kind, form_of, is_numeric
+from handful.rows import Rows, is_blocks
+from handful.tables import as_array, is_numeric
+from handful.types import Table
 
 # options that cannot change between the chunks of a stream
 FIXED = ("size", "leaf_size", "n_slots", "n_held")
@@ -24,7 +27,7 @@ FIXED = ("size", "leaf_size", "n_slots", "n_held")
 class StreamMemory(Options):
     """Base class: checks each chunk of a stream, and gives the weighted rows that a subclass holds.
 
-    A subclass implements ``_chosen() -> Block or None`` and ``_take_in(X, y, sample_weight)``. The
+    A subclass implements ``_chosen() -> Rows or None`` and ``_take_in(X, y, sample_weight)``. The
     attributes that it learns are replaced, never changed in place, so that an error in the middle
     of a chunk can restore the old ones. A stream that was pickled goes on as if it had never
     stopped.
@@ -101,13 +104,13 @@ class StreamMemory(Options):
             it began
         """
         node = self._coreset_rows()
-        return node.X, node.y, node.weights
+        return node.X, node.y, node.weight
 
     @property
     def coreset_(self) -> Any:
         """The `Coreset` of everything so far; its indices are positions in the stream."""
         node = self._coreset_rows()
-        return Coreset(node.ids, node.weights)
+        return Coreset(node.ids, node.weight)
 
     @property
     def indices_(self) -> Any:
@@ -115,7 +118,7 @@ class StreamMemory(Options):
 
     @property
     def weights_(self) -> Any:
-        return self._coreset_rows().weights
+        return self._coreset_rows().weight
 
     def take(self, X: Table, *arrays: Any) -> list[Any]:
         """Shorthand for ``self.coreset_.take(X, *arrays)``, for arrays of the whole stream; `rows`
@@ -172,7 +175,7 @@ class StreamMemory(Options):
         with restored(self, self._undone_by):
             if is_blocks(X, y, sample_weight):
                 for block in as_blocks(X, y, sample_weight):
-                    self._take_in(block.X, block.y, block.weights)
+                    self._take_in(block.X, block.y, block.weight)
             else:
                 self._take_in(X, y, sample_weight)
         return self
@@ -274,13 +277,13 @@ class StreamMemory(Options):
         )
 
     def _chunk_rows(self, X, y, sample_weight):
-        """Rows of an open chunk as a Block with ids from `n_seen_` on: copies, which the caller
+        """Rows of an open chunk as Rows with ids from `n_seen_` on: copies, which the caller
         cannot change."""
         X, y, sample_weight = (
             a if a is None or sparse.issparse(a) else np.array(a) for a in (X, y, sample_weight)
         )
         n = X.shape[0]
-        return Block(
+        return Rows(
             X,
             y,
             np.ones(n) if sample_weight is None else sample_weight,

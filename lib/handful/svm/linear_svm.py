@@ -12,7 +12,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
-from handful.blocks import by_blocks, check_in_memory
+from handful.blocks import by_blocks
 from handful.checks import (
     check_labels,
     check_magnitude,
@@ -24,10 +24,12 @@ from handful.checks import (
 )
 from handful.linalg import centred, one_blas_thread
 from handful.options import Count, Options, Positive, all_or_nothing, check_options
+from handful.rows import check_in_memory
 from handful.scales import warn_of_scales
 from handful.svm.interior_point import with_ones
 from handful.svm.smoothing import solve
-from handful.types import Table, readable
+from handful.tables import readable
+from handful.types import Table
 
 
 def hinge_price(l2: Any, total_weight: Any) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 from handful.baselines import KMeansPlusPlus, UniformCoreset
 from handful.bilevel import BilevelCoreset, Elimination, Logistic, Regularised
 from handful.bilevel.weights import final_weights
-from handful.models.base import Rows, outer_rows
+from handful.models.base import OuterRows, outer_rows
 from handful.models.glm import GLM
 from tqdm import tqdm
 
@@ -156,7 +156,9 @@ def train(X, y, weights, l2, classes):
     # stays
     problem = Logistic(l2, penalise_intercept=len(np.unique(y)) < classes)
     targets = problem.encode(np.eye(classes)[y])
-    rows = Rows(np.asarray(X, dtype=np.float64), targets, np.ones(len(y)), np.array([], dtype=int))
+    rows = OuterRows(
+        np.asarray(X, dtype=np.float64), targets, np.ones(len(y)), np.array([], dtype=int)
+    )
     model = GLM(problem, rows, np.random.default_rng(0), tol=1e-5)
     model.add_rows(range(len(y)))
     model.fit(np.asarray(weights, dtype=np.float64) / np.sum(weights))

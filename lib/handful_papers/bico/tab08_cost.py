@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from handful.bilevel import BilevelCoreset, Logistic, Network, NeumannSeries, TrainConfig
 from handful.data import load
-from handful.models.base import Rows
+from handful.models.base import OuterRows
 from handful.proxies import CNTK, Nystrom
 
 from handful_papers.bico.cntk_features import images, small_kernel
@@ -141,7 +141,7 @@ def measure_network(
     train = TrainConfig(n_steps=1, batch_size=batch_size)
     problem = Network(module, train=train, curvature_batch_size=batch_size, random_state=seed)
     inverse = _Timed(n_terms)
-    model = problem.model(Rows(X, y, np.ones(n), np.array([], dtype=int)), rng, ihvp=inverse)
+    model = problem.model(OuterRows(X, y, np.ones(n), np.array([], dtype=int)), rng, ihvp=inverse)
     model.add_rows(range(2 * batch_size))
     model.fit()
     rows = []

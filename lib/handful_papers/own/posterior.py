@@ -9,9 +9,9 @@ import numpy as np
 from handful import Logistic, MatchedCoreset
 from handful.data import load
 from handful.matching import Poisson
+from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.likelihoods import likelihood
 from handful.matching.pilot import find_pilot
-from handful.matching.rows import Rows
 from handful.models.links import Link
 from scipy.special import expit, gammaln, log_expit, logsumexp
 from scipy.stats import gaussian_kde
@@ -152,7 +152,9 @@ class Truth:
         freedom=20,
     ):
         model, target = likelihood(problem, y)
-        self.rows = Rows(model, X, target, np.ones(len(X)) if weights is None else weights)
+        self.rows = LikelihoodSums(
+            model, X, target, np.ones(len(X)) if weights is None else weights
+        )
         self.pilot, self.log_prior, counts = find_pilot(self.rows, prior, start)
         self.n_terms = len(counts) + np.count_nonzero(np.tril(counts))
         d = len(counts)
@@ -175,7 +177,7 @@ class Truth:
 
     def of_rows(self, indices, weights):
         """Log density of the posterior of some weighted rows, at the draws, up to a constant."""
-        return self.rows.take(indices, weights).sums(self.theta) + self.log_prior(self.theta)
+        return self.rows.restricted(indices, weights).sums(self.theta) + self.log_prior(self.theta)
 
     def log_z(self, log_density=None):
         """Logarithm of the integral of a density, this posterior's own if None, up to what all of

@@ -3,22 +3,22 @@ sums."""
 
 import numpy as np
 
-from handful.blocks import Blocks
 from handful.matching.moments import centers, merged
 from handful.matching.recombine import recombine
+from handful.rows import InMemory, RowBlocks, Rows
 
 # numbers of a part of a block that are computed at once: they fit into a cache
 PART = 1 << 18
 
 
-class Rows:
+class LikelihoodSums:
     """Rows whose columns are read block by block: what is reduced over them is reduced over each
     block first.
 
     Parameters
     ----------
     model : Likelihood
-    X : array, one block; or Blocks, whose rows were checked
+    X : array; or RowBlocks, whose rows were checked
     y, weights : arrays of n entries; y as the model takes it, or None
     """
 
@@ -26,7 +26,9 @@ class Rows:
         self.model = model
         self.y = y
         self.weights = weights
-        self.blocks = X if isinstance(X, Blocks) else Blocks(X, rows=len(X))
+        if not isinstance(X, RowBlocks):
+            X = InMemory(Rows(X, None, weights, np.arange(len(X))))
+        self.blocks = X
         cuts = [slice(a, a + n) for a, n in zip(self.blocks.starts, self.blocks.lengths)]
         self.own = [(None if y is None else y[cut], weights[cut]) for cut in cuts]
 
@@ -44,10 +46,10 @@ class Rows:
         )
         return self
 
-    def take(self, places, weights):
-        """Some of the rows, with new weights, in memory."""
+    def restricted(self, places, weights):
+        """The sums over some of the rows, with new weights, in memory."""
         X = np.asarray(self.blocks.take(places).X, float)
-        return Rows(self.model, X, None if self.y is None else self.y[places], weights)
+        return LikelihoodSums(self.model, X, None if self.y is None else self.y[places], weights)
 
     def over(self, reduce, method, *args, weighted=False):
         """``reduce`` of the list of what a method of the model, given `args`, says of parts of the
@@ -100,7 +102,8 @@ class Rows:
         found = self.blocks.map(_matched, self.model, n_parts, equations, args, own=own)
         places, weights, residual = (np.hstack(values) for values in zip(*found))
         if len(found) > 1:
-            chosen, weights, residual = self.take(places, weights).match(n_parts, equations, *args)
+            few = self.restricted(places, weights)
+            chosen, weights, residual = few.match(n_parts, equations, *args)
             places = places[chosen]
         return places, weights, float(np.max(residual))
 

@@ -1,0 +1,223 @@
+"""Tables of any library, made readable by all: arrays, frames, sparse matrices, tensors and lists;
+their rows taken and joined."""
+
+from numbers import Number
+
+import numpy as np
+from scipy import sparse
+
+
+def as_array(values):
+    """The numpy array of an array, a list or a torch tensor, which may be on any device and require
+    gradients.
+
+    Types that numpy lacks, such as bfloat16, become float32, and so do tensors of half precision.
+    What a masked array hides is missing. A list of words of which some are missing becomes an array
+    of objects, as numpy would make a word of NaN.
+    """
+    if hasattr(values, "detach"):
+        tensor = values.detach().cpu()
+        short = tensor.is_floating_point() and tensor.element_size() < 4
+        return (tensor.float() if short else tensor).numpy()
+    if isinstance(values, np.ma.MaskedArray):
+        return _unmasked(values)
+    if isinstance(values, list | tuple) and any(hasattr(value, "detach") for value in values):
+        values = [as_array(value) for value in values]
+    array = np.asarray(values)
+    if array.dtype.kind in "US" and isinstance(values, list | tuple) and missing(values).any():
+        return np.asarray(values, dtype=object)
+    foreign = array.dtype.kind == "V" and not issubclass(array.dtype.type, np.void)
+    return array.astype(np.float32) if foreign else array
+
+
+def _unmasked(array):
+    """A masked array with NaN, or None among words and objects, where it hides an entry."""
+    hidden = np.ma.getmaskarray(array)
+    if not hidden.any():
+        return array.data
+    kind = array.dtype.kind
+    if kind in "mMfc":
+        return array.filled(np.array("NaT" if kind in "mM" else np.nan, dtype=array.dtype))
+    if kind in "iub":
+        return array.astype(np.float64).filled(np.nan)
+    return np.where(hidden, None, array.data.astype(object))
+
+
+def readable(table):
+    """A table that all libraries read alike: sparse matrices as `canonical`, tensors and masked
+    arrays as arrays."""
+    if sparse.issparse(table):
+        return canonical(table)
+    is_foreign = hasattr(table, "detach") or isinstance(table, np.ma.MaskedArray)
+    foreign = is_foreign or getattr(getattr(table, "dtype", None), "kind", "") == "V"
+    return as_array(table) if foreign else table
+
+
+def canonical(matrix):
+    """A sparse matrix as CSR that stores each entry once, in order, and no zeros; `matrix` itself
+    is not changed.
+
+    Sums of squares, distances and counts of what is stored are wrong where an entry is stored in
+    parts.
+
+    Raises
+    ------
+    ValueError
+        for indices that lie outside of the matrix
+    """
+    if matrix.ndim != 2:
+        return matrix
+    rows = _checked(matrix).tocsr()
+    if rows.has_canonical_format and rows.data.all():
+        return rows
+    rows = rows.copy()
+    rows.sum_duplicates()
+    rows.eliminate_zeros()
+    return rows
+
+
+def _checked(matrix):
+    # A matrix on the same arrays: what scipy noted of the old one may be older than its entries.
+    if hasattr(matrix, "indptr"):
+        matrix = type(matrix)((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape)
+        matrix.check_format(full_check=True)
+    elif hasattr(matrix, "coords"):
+        matrix = type(matrix)((matrix.data, matrix.coords), shape=matrix.shape)
+    return matrix
+
+
+def is_missing(value):
+    """Whether one entry says that nothing is known: None, NaN, or pandas' NA or NaT."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    # NaN does not equal itself.
+    return isinstance(value, Number | np.generic) and bool(value != value)
+
+
+def missing(values):
+    """Where a column, or each of several, has an entry that `is_missing`: a bool array of the shape
+    of `values`."""
+    # A list of words and NaN would become an array of words.
+    listed = isinstance(values, list | tuple)
+    array = np.asarray(values, dtype=object) if listed else as_array(values)
+    if array.dtype.kind == "O":
+        gone = np.fromiter(map(is_missing, array.ravel()), bool, array.size)
+        return gone.reshape(array.shape)
+    return array != array if array.dtype.kind in "fcmM" else np.zeros(array.shape, dtype=bool)
+
+
+def is_table(rows):
+    """Whether a list holds numbers, or rows of one length; not texts, images, dictionaries or rows
+    of any length."""
+    if all(isinstance(row, Number | np.bool_) or getattr(row, "ndim", 1) == 0 for row in rows):
+        return True
+    flat = all(isinstance(row, list | tuple) or getattr(row, "ndim", 0) == 1 for row in rows)
+    return flat and len({len(row) for row in rows}) == 1
+
+
+def is_numeric(rows):
+    """Whether rows are those of a table of numbers, or a list or a column of them, which checks of
+    numbers read."""
+    if sparse.issparse(rows) or hasattr(rows, "detach"):
+        return True
+    dtypes = getattr(rows, "dtypes", None)
+    if hasattr(rows, "columns") and dtypes is not None:
+        return all(getattr(dtype, "kind", "O") in "biufc" for dtype in dtypes)
+    if isinstance(rows, list | tuple):
+        return is_table(rows) and np.asarray(rows).dtype.kind in "biufc"
+    array = rows if hasattr(rows, "dtype") else np.asarray(rows)
+    if isinstance(array, np.ndarray) and array.dtype.kind == "O" and array.ndim == 2:
+        return all(isinstance(value, Number) for value in array.flat)
+    return len(array.shape) < 3 and getattr(array.dtype, "kind", "O") in "biufc"
+
+
+def row_array(rows):
+    """An array with an entry a row: of a list that is no table one of objects, shape (n,)."""
+    if hasattr(rows, "shape"):
+        return rows
+    if not isinstance(rows, list | tuple) or is_table(rows):
+        return np.asarray(rows, dtype=object)
+    array = np.empty(len(rows), dtype=object)
+    for i, row in enumerate(rows):
+        array[i] = row
+    return array
+
+
+def take_rows(array, indices):
+    """Rows of an array, frame (pandas, polars, arrow), sparse matrix or torch tensor, in its own
+    type; None of None.
+
+    Of a list they are an array where numpy reads it as a table or as numbers (`is_table`), else a
+    list: of texts, images, dictionaries.
+    """
+    if array is None:
+        return None
+    as_they_are = isinstance(array, list | tuple) and not is_table(array)
+    if not as_they_are and not hasattr(array, "shape") and not hasattr(array, "take"):
+        array = as_array(array)
+    # an arrow column has no shape
+    n = array.shape[0] if hasattr(array, "shape") else len(array)
+    if len(indices) and np.max(indices) >= n:
+        largest = np.max(indices)
+        raise ValueError(
+            f"the coreset holds row {largest}, but got {n} rows: take from the data it was fitted "
+            "on."
+        )
+    if as_they_are:
+        return type(array)([array[i] for i in indices])
+    # pandas
+    if hasattr(array, "iloc"):
+        return array.iloc[indices]
+    # its arrays and indices
+    if type(array).__module__.startswith("pandas"):
+        return array.take(indices)
+    if type(array).__module__.startswith("polars"):
+        return array[indices]
+    if type(array).__module__.startswith("pyarrow"):
+        return array.take(indices)
+    if sparse.issparse(array):
+        return array.tocsr()[indices]
+    # torch
+    if hasattr(array, "index_select"):
+        import torch
+
+        return array[torch.as_tensor(indices, device=array.device)]
+    return (array if isinstance(array, np.ma.MaskedArray) else np.asarray(array))[indices]
+
+
+def join_rows(parts):
+    """Arrays, frames or CSR matrices one after the other; None where the first is None."""
+    if len(parts) == 1 or parts[0] is None:
+        return parts[0]
+    if hasattr(parts[0], "iloc"):
+        import pandas as pd
+
+        return pd.concat(_with_common_levels(parts))
+    return (
+        sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
+    )
+
+
+def _with_common_levels(parts):
+    # Columns of categories with other levels, which pandas would make objects of, get those of all
+    # parts.
+    if parts[0].ndim == 1:
+        return _columns_of_common_levels(parts)
+    parts = [part.copy(deep=False) for part in parts]
+    for j, dtype in enumerate(parts[0].dtypes):
+        if hasattr(dtype, "categories"):
+            for part, column in zip(
+                parts, _columns_of_common_levels([part.iloc[:, j] for part in parts])
+            ):
+                part.isetitem(j, column)
+    return parts
+
+
+def _columns_of_common_levels(columns):
+    levels = [getattr(column.dtype, "categories", None) for column in columns]
+    if any(own is None for own in levels) or all(own.equals(levels[0]) for own in levels):
+        return columns
+    from pandas.api.types import union_categoricals
+
+    union = union_categoricals(columns).categories
+    return [column.cat.set_categories(union) for column in columns]
