@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_consistent_length
 from handful.baselines import StratifiedCoreset, UniformCoreset
 from handful.checks import MAX_SEED, check_integer, check_labels, words_named
 from handful.comparison_table import ALL_ROWS, BEST_DRAW, MORE_ROWS, STRATIFIED, UNIFORM, Comparison
-from handful.parts import check_selector
+from handful.parts import check_selector, chosen_rows
 from handful.progress import Bar
 from handful.rows import check_in_memory
 from handful.tables import readable, take_rows
@@ -370,7 +370,8 @@ class _Fit:
         try:
             if selector is not None:
                 start = time.perf_counter()
-                *train, weights = _seeded(selector, seed, size=size).fit(*train).take(*train)
+                fitted = _seeded(selector, seed, size=size).fit(*train)
+                *train, weights = chosen_rows(fitted, *train)
                 outcome |= dict(choose_seconds=time.perf_counter() - start, n_rows=len(weights))
             start = time.perf_counter()
             model = self._trained(seed, train, weights)

@@ -26,7 +26,7 @@ from handful.checks import (
 )
 from handful.forms import kind_of_labels
 from handful.options import Options, all_or_nothing
-from handful.parts import check_part, check_selector, choose
+from handful.parts import check_part, check_selector, choose, chosen_rows
 from handful.rows import check_in_memory, is_blocks
 from handful.tables import as_array, readable, row_array, take_rows
 from handful.trainers import input_tags_of, kind_of, seed_unset, weighted_fit, why_unweighted
@@ -159,7 +159,7 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
                     setattr(self, name, getattr(self.selector_, name))
         else:
             validate_data(self, X, skip_check_array=True)
-        X_small, y_small, weights = self.selector_.take(X, y)
+        X_small, y_small, weights = chosen_rows(self.selector_, X, y)
         options = _chosen(routed["estimator"]["fit"], X, self.selector_.indices_)
         with words_named(X_small):
             self.estimator_ = weighted_fit(estimator).train(

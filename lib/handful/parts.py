@@ -46,6 +46,12 @@ def reduced(blocks, selector, size, rng):
     return replace(union.take(chosen), weight=np.asarray(weights, dtype=np.float64))
 
 
+def chosen_rows(selector, *data):
+    """The rows of the data that a fitted selector chose, and their weights, as `Coreset.take` gives
+    them: without what the `take` of a selector may add, such as folds."""
+    return getattr(selector, "coreset_", selector).take(*data)
+
+
 def check_selector(selector, hint=""):
     """TypeError unless `selector` chooses rows and takes their `sample_weight`; `hint` ends the
     message."""

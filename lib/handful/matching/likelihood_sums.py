@@ -20,17 +20,20 @@ class LikelihoodSums:
     model : Likelihood
     X : array; or RowBlocks, whose rows were checked
     y, weights : arrays of n entries; y as the model takes it, or None
+    folds : `Folds`, each of which keeps its sums; None for one of all rows
     """
 
-    def __init__(self, model, X, y, weights):
+    def __init__(self, model, X, y, weights, folds=None):
         self.model = model
         self.y = y
         self.weights = weights
+        self.folds = folds
         if not isinstance(X, RowBlocks):
             X = InMemory(Rows(X, None, weights, np.arange(len(X))))
         self.blocks = X
         cuts = [slice(a, a + n) for a, n in zip(self.blocks.starts, self.blocks.lengths)]
-        self.own = [(None if y is None else y[cut], weights[cut]) for cut in cuts]
+        codes = np.zeros(len(weights), np.int8) if folds is None else folds.codes
+        self.own = [(None if y is None else y[cut], weights[cut], codes[cut]) for cut in cuts]
 
     def moved(self, at):
         """These rows, the columns of a linear model moved to zero where that changes nothing of
@@ -41,15 +44,45 @@ class LikelihoodSums:
         center = centers(self.over(merged, "moments", weighted=True))
         # A penalty of the intercept is one of the columns as they are; to a posterior it is
         # nothing.
-        model.move(
-            center, moves_intercept=at == "posterior" or not model.problem.penalise_intercept
-        )
+        has_prior = at == "posterior"
+        free = has_prior or not model.problem.penalise_intercept
+        model.move(center, moves_intercept=free, binds_intercept=has_prior)
         return self
 
     def restricted(self, places, weights):
         """The sums over some of the rows, with new weights, in memory."""
         X = np.asarray(self.blocks.take(places).X, float)
-        return LikelihoodSums(self.model, X, None if self.y is None else self.y[places], weights)
+        y = None if self.y is None else self.y[places]
+        return LikelihoodSums(self.model, X, y, weights, self.folds and self.folds[places])
+
+    def where(self, mask):
+        """The rows of a mask, in memory, with their weights."""
+        places = np.flatnonzero(mask)
+        return self.restricted(places, self.weights[places])
+
+    def with_folds(self, folds):
+        """The same rows, each of whose `folds` keeps its sums."""
+        return LikelihoodSums(self.model, self.blocks, self.y, self.weights, folds)
+
+    @property
+    def n_folds(self):
+        return len(self.folds.labels) if self.folds else 1
+
+    def over_folds(self, thetas):
+        """What models say of the fold that each of them is for, and how they slope on the others.
+
+        Parameters
+        ----------
+        thetas : shape (G, K, p), G models for each of the K folds that are tested
+
+        Returns
+        -------
+        values : shape (G, K), sums of the log-likelihoods of the rows of the fold
+        slopes : shape (G, K, p), of the sum over all other rows
+        """
+        found = self.blocks.map(_of_folds, self.model, thetas, self.folds.tested, own=self.own)
+        values, slopes = zip(*found)
+        return sum(values), sum(slopes)
 
     def over(self, reduce, method, *args, weighted=False):
         """``reduce`` of the list of what a method of the model, given `args`, says of parts of the
@@ -90,7 +123,7 @@ class LikelihoodSums:
 
         Parameters
         ----------
-        n_parts : independent parts of the rows, whose sums add
+        n_parts : independent parts of the rows of each fold, whose sums add
         equations, *args : name of a method of the model that gives them, and its arguments before X
             and y
 
@@ -110,7 +143,7 @@ class LikelihoodSums:
 
 def _of_block(block, model, reduce, method, args, weighted, own):
     X = np.asarray(block.X, float)
-    columns = own if weighted else own[:1]
+    columns = own[:2] if weighted else own[:1]
     found = []
     step = max(1, PART // (len(args[0]) * max(1, model.n_outputs)) if args else PART)
     for part in (slice(a, a + step) for a in range(0, len(X), step)):
@@ -122,9 +155,10 @@ def _of_block(block, model, reduce, method, args, weighted, own):
 
 def _matched(block, model, n_parts, equations, args, own):
     X = np.asarray(block.X, float)
-    (y, weights) = own
+    y, weights, codes = own
     found = []
-    for part in (np.arange(k, len(X), n_parts) for k in range(n_parts)):
+    folds = [np.flatnonzero(codes == code) for code in np.unique(codes)]
+    for part in (rows[k::n_parts] for rows in folds for k in range(n_parts)):
 
         def features(r, part=part):
             return getattr(model, equations)(*args, X[part[r]], y if y is None else y[part[r]])
@@ -135,3 +169,21 @@ def _matched(block, model, n_parts, equations, args, own):
     places, w, residuals = (np.hstack(values) for values in zip(*found))
     order = np.argsort(places)
     return block.ids[places[order]], w[order], residuals.max()
+
+
+def _of_folds(block, model, thetas, tested, own):
+    X = np.asarray(block.X, float)
+    y, weights, codes = own
+    values = np.zeros(thetas.shape[:2])
+    slopes = np.zeros(thetas.shape)
+    step = max(1, PART // (len(thetas) * max(1, model.n_outputs)))
+    for j, k in enumerate(tested):
+        for rows, is_held in ((codes == k, True), (codes != k, False)):
+            places = np.flatnonzero(rows)
+            for part in (places[a : a + step] for a in range(0, len(places), step)):
+                given = thetas[:, j], X[part], y[part], weights[part]
+                if is_held:
+                    values[:, j] += model.sums(*given)
+                else:
+                    slopes[:, j] += model.slopes(*given)
+    return values, slopes

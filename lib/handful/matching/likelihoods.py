@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.special import gammaln
+from scipy.special import gammaln, xlogy
 
 from handful.matching.moments import moments
 from handful.models.linear import LeastSquares, LinearProblem, Poisson
@@ -257,17 +257,19 @@ class LinearLikelihood(ProblemLikelihood):
         """Those of the columns of X and the target, see `handful.matching.moments`."""
         return moments(np.column_stack([X, y]), w)
 
-    def move(self, center, *, moves_intercept):
+    def move(self, center, *, moves_intercept, binds_intercept):
         """Take columns of X, and the target after them, about these values, shape (d + outputs,).
 
         Second moments are taken so in any case, linear predictors if an intercept may make up for
-        it.
+        it. Whether a prior binds the intercept says `binds_intercept`.
         """
         d = len(center) - self.n_outputs
         self.center = center[:d]
         self.center_y = center[d:]
         if moves_intercept and self.problem.fit_intercept and self.center.any():
             self.shift = self.center
+            if not binds_intercept:
+                return
             # A prior of the intercept now binds the coefficients along the shift, as tightly as it
             # is long. One column gets that direction, by a reflection (Householder), so that what
             # it does to the others is not lost.
@@ -298,6 +300,8 @@ class LinearLikelihood(ProblemLikelihood):
         return np.array(theta).reshape(len(theta), self.n_outputs, -1)
 
     def _mirrored(self, columns):
+        if self.mirror is None:
+            return columns
         along = columns @ self.mirror
         return columns - 2 * along[..., None] * self.mirror
 
@@ -357,7 +361,7 @@ class LinearLikelihood(ProblemLikelihood):
         """As `ProblemLikelihood.slopes`."""
         A = self.design(X)
         eta = self.linear.predictors(theta, A).reshape(-1, self.n_outputs)
-        first, _ = self.link.derivatives(eta, np.repeat(y, len(theta), axis=0))
+        first = self.link.mean(eta) - np.repeat(y, len(theta), axis=0)
         weighted = w[:, None] * first.reshape(len(A), -1)
         return -(weighted.T @ A).reshape(len(theta), -1)
 
@@ -369,6 +373,31 @@ class LinearLikelihood(ProblemLikelihood):
     def _gradients(self, theta, X, y):
         A, _, first, _ = self.derivatives(theta, X, y)
         return self.linear.gradients(-first, A)
+
+    def tangents_at(self, thetas, X, y):
+        """Log-likelihoods and their gradients at each of some parameters (J, p), the targets, and
+        the largest log-likelihood that a row could have (up to a part that no parameter moves).
+
+        All that held-out losses near these parameters take, and deviances.
+        """
+        J = len(thetas)
+        K = self.n_outputs
+        A = self.design(X)
+        eta = self.linear.predictors(thetas, A)
+        first = self.link.mean(eta.reshape(-1, K)).reshape(len(A), J, K) - y[:, None]
+        ends = np.cumsum([1, K, 1, J, J * K * A.shape[1]])
+        found = np.empty((len(A), ends[-1]))
+        found[:, 0] = 1.0
+        found[:, 1 : ends[1]] = y
+        found[:, ends[1]] = xlogy(y, y).sum(1)
+        found[:, ends[2] : ends[3]] = self.at(eta, y)
+        gradients = found[:, ends[3] :].reshape(len(A), J, K, -1)
+        np.multiply(-first[..., None], A[:, None, None], out=gradients)
+        return found
+
+    def n_tangents(self, thetas):
+        """How many equations `tangents_at` some parameters (J, p) are."""
+        return 2 + self.n_outputs + len(thetas) + thetas.size
 
     def second_moments(self, X, y):
         """Products of columns of X, y and a constant: (d + 2) (d + 3) / 2 equations, all that least

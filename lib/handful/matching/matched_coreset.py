@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from handful.blocks import Blocks, as_blocks
@@ -24,6 +25,15 @@ from handful.checks import (
 from handful.coreset import Selector
 from handful.linalg import one_blas_thread
 from handful.matching.draws import stacked, tested
+from handful.matching.folds import (
+    CurveReport,
+    curve_reports,
+    folds_of_rows,
+    models_without,
+    sample_of,
+    strengths,
+    where_to_match,
+)
 from handful.matching.importance_check import DrawsReport, check_log_weights, normalised
 from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.likelihoods import likelihood
@@ -34,7 +44,7 @@ from handful.models import Logistic, Problem
 from handful.models.links import LogisticLink, PoissonLink, SquaredLink
 from handful.options import Count, Positive
 from handful.rows import is_blocks
-from handful.tables import join_rows
+from handful.tables import join_rows, take_rows
 from handful.types import Seed, Table
 
 # The divergence is estimated at so many draws that were not matched.
@@ -58,6 +68,10 @@ PURSUIT_PARTS = 4
 MANY_OUTPUTS = 20
 # The penalties that are matched, as multiples of the problem's.
 PENALTY_FACTORS = (0.1, 1.0, 10.0)
+# The range over which a penalty is tuned, as multiples of the problem's.
+TUNED_FACTORS = (0.01, 10.0)
+# Share of `tol` that the error of a cross-validated curve may reach.
+CURVE_SHARE = 0.1
 
 
 class MatchedCoreset(Selector):
@@ -77,6 +91,11 @@ class MatchedCoreset(Selector):
     - an array of parameters, shape (K, p): log-likelihoods there, draws of a short chain for
       example.
 
+    With `folds` each fold keeps its own sums, and the curve of a cross-validation over penalties is
+    that of all rows: log-likelihoods and gradients are matched along the paths of L2 and of L1
+    penalties, so that models with either, or with both, may be tuned. `take` then also gives the
+    fold of each row, for `sklearn.model_selection.PredefinedSplit`.
+
     Close relatives match moments (data squashing; DuMouchel, Volinsky, Johnson, Cortes and Pregibon
     1999), expectations by reweighting (Owen 2003), or log-likelihoods approximately (Campbell and
     Broderick 2019).
@@ -93,13 +112,20 @@ class MatchedCoreset(Selector):
         3) / 2 first- and second-order terms (fewer where columns never occur together), doubled
         until `kl_` is at most `tol`. Fewer rows than terms, or than parameters in the array, come
         as near as matching pursuit finds; the path refuses them
-    penalties : for "path"; a tenth of the problem's `l2`, this, and ten times this by default
+    folds : for "path" of linear problems: into how many folds the rows are drawn, each with its
+        share of each class; or the fold of each row, shape (n,), for groups for example: any
+        labels, or integers of which -1 is in no test set. None keeps sums of all rows together
+    penalties : for "path"; a tenth of the problem's `l2`, this, and ten times this by default. With
+        `folds` the range that is tuned goes from the least to the largest of them, from a hundredth
+        of `l2` to ten times this by default; L1 penalties are matched over all that leave a
+        coefficient
     prior : for "posterior": deviation of a Gaussian prior of mean zero on each parameter, a number
         or shape (p,), the intercept's too; or a function of parameters (K, p) that gives log
         densities (K,)
     start : shape (p,) or (S, p), where the search for modes starts; a function as `problem` needs
         it, a `Problem` of your own says by its `start` what it is by default
-    tol : largest `kl_`, in nats, at which more draws are not asked for
+    tol : largest `kl_`, in nats, at which more draws are not asked for; with `folds` ten times the
+        largest `curve_error_`, above which more models are matched while the rows pay
     random_state : int, Generator or None; draws the parameters
 
     Attributes
@@ -112,12 +138,21 @@ class MatchedCoreset(Selector):
         draws that were not matched; NaN where too few of them count, for other `at`, and for
         `LeastSquares`, whose sums are kept exactly
     modes_ : "posterior": shape (M, p), the modes found, the highest first
+    folds_ : with `folds`, int array, shape (m,), the fold of each chosen row; `row_folds_` of
+        shape (n,) holds that of every row
+    curve_error_ : with `folds`, the largest difference of a mean held-out loss (nats) from that of
+        all rows, by one pass over these, at penalties between those that were matched
     parameters_ : shape (K, p), where the rows were matched
     n_equations_ : sums that were matched
     classes_ : `Logistic`: labels, sorted
 
     Notes
     -----
+    A cross-validated curve is kept for the log-likelihood, and so for `log_loss`, the squared error
+    and the deviance of Poisson, all with `sample_weight`. Accuracy and other scores are not kept,
+    and neither is a loss with class weights: give these as `sample_weight` to `fit`, and match
+    again.
+
     Parameters of a linear model are its coefficients, then the intercept; of several classes those
     of each class in turn; `LeastSquares` has the logarithm of the noise's deviation last. The rows
     are no sample: nothing but the likelihood may be computed from them. Fewer rows than features
@@ -143,6 +178,7 @@ class MatchedCoreset(Selector):
     _: KW_ONLY
     at: Literal["path", "posterior"] | ArrayLike = "path"
     size: Count | None = None
+    folds: ArrayLike | None = None
     penalties: ArrayLike | None = None
     prior: ArrayLike | Callable[..., Any] = 1.0
     start: ArrayLike | None = None
@@ -151,6 +187,11 @@ class MatchedCoreset(Selector):
 
     _ranks = False
     _dtypes = (np.float64,)
+
+    def take(self, X: Table, *arrays: Any) -> list[Any]:
+        """As `Selector.take`; with `folds` followed by the fold of each row, shape (m,)."""
+        taken = super().take(X, *arrays)
+        return taken if self.folds is None else [*taken, self.folds_]
 
     def log_likelihood(self, draws: Any, X: Table, y: Table = None) -> np.ndarray:
         """Log-likelihoods, shape (S, n), of draws (S, p) at any rows, as ArviZ takes them for
@@ -241,6 +282,58 @@ class MatchedCoreset(Selector):
             self.excess_ = path_excess(rows, few, l2.min(), l2.max(), tol)
         return self.excess_
 
+    def check_model(
+        self, model: Any, X: Table, y: Table = None, sample_weight: Table = None
+    ) -> CurveReport:
+        """What a cross-validation of one model on the rows would have said on all rows, by one pass
+        over these.
+
+        Parameters
+        ----------
+        model : a scikit-learn estimator of the linear problem, with the penalty that was found; it
+            is cloned, and trained on the matched rows of all folds but one, for each fold
+        X, y, sample_weight : what `fit` got
+
+        Returns
+        -------
+        `CurveReport`: print it
+
+        Raises
+        ------
+        ValueError
+            without `folds`, and for a model that leaves no `coef_` of the problem's shape
+        """
+        check_is_fitted(self, "indices_")
+        if self.folds is None:
+            raise ValueError("check_model must have folds: MatchedCoreset(..., folds=5).fit(X, y).")
+        X_few, y_few, w, _ = self.take(X, y)
+        rows = self._given(X, y, sample_weight).moved(self.at)
+        folds = folds_of_rows(self.row_folds_, np.zeros(len(rows.weights), int), rows.weights, None)
+        rows = rows.with_folds(folds)
+        few = rows.restricted(self.indices_, self.weights_)
+        found = []
+        for k in folds.tested:
+            kept = np.flatnonzero(few.folds.codes != k)
+            trained = clone(model).fit(
+                take_rows(X_few, kept), take_rows(y_few, kept), sample_weight=w[kept]
+            )
+            found.append(self._parameters_of(trained, rows))
+        with one_blas_thread():
+            return curve_reports(rows, few, rows.model.inner(np.array(found))[None])[0]
+
+    def _parameters_of(self, trained, rows):
+        wanted = rows.model.n_outputs, rows.blocks.d
+        coefficients = np.atleast_2d(as_array(getattr(trained, "coef_", [])))
+        if coefficients.shape != wanted:
+            raise ValueError(
+                f"the model must be linear in the columns of X, with coef_ of shape {wanted}, got "
+                f"{type(trained).__name__} with {coefficients.shape}."
+            )
+        if not self._problem().fit_intercept:
+            return coefficients.ravel()
+        intercepts = np.broadcast_to(trained.intercept_, wanted[0])
+        return np.column_stack([coefficients, intercepts]).ravel()
+
     def _problem(self):
         return Logistic() if self.problem is None else self.problem
 
@@ -264,6 +357,14 @@ class MatchedCoreset(Selector):
         check_magnitude(X, "X", X.dtype)
         # one layout, one rounding
         return np.ascontiguousarray(X), y, check_sample_weight(sample_weight, len(X))
+
+    def _in_a_stream(self):
+        if self.folds is not None:
+            raise ValueError(
+                "folds must be None in a stream, whose rows come once: fit all rows, from files or "
+                "Blocks if need be."
+            )
+        return self
 
     def _penalties(self):
         problem = self._problem()
@@ -313,6 +414,8 @@ class MatchedCoreset(Selector):
         self.parameters_ = None
         self.classes_ = rows.model.classes
         n_moments = (rows.blocks.d + 2) * (rows.blocks.d + 3) // 2
+        if self.folds is not None:
+            return self._tuned(rows, n_moments, rng)
         if not isinstance(self.at, str):
             return self._at_parameters(rows, stacked(self.at, "at"))
         if self.at not in ("path", "posterior"):
@@ -327,16 +430,18 @@ class MatchedCoreset(Selector):
             return self._posterior(rows, rng)
         else:
             found = self._path(rows)
+        self._warn_of_many(rows, len(found[0]), stacklevel=5)
+        return found
+
+    def _warn_of_many(self, rows, m, stacklevel):
         n = np.count_nonzero(rows.weights)
-        if self.size is None and len(found[0]) > MAX_ROW_SHARE * n:
+        if self.size is None and m > MAX_ROW_SHARE * n:
             warnings.warn(
-                f"it hardly pays: {len(found[0])} of {n} rows are kept, for {self.n_equations_} "
-                "sums. Fewer "
+                f"it hardly pays: {m} of {n} rows are kept, for {self.n_equations_} sums. Fewer "
                 "penalties (penalties=[l2]) need fewer rows; BilevelCoreset takes as few as you "
                 "say.",
-                stacklevel=4,
+                stacklevel=stacklevel,
             )
-        return found
 
     def _at_parameters(self, rows, theta):
         if self.size is not None:
@@ -363,6 +468,57 @@ class MatchedCoreset(Selector):
         optima = optima_of_penalties(rows, self._penalties(), rows.model.inner(start[None])[0])
         self.parameters_ = rows.model.outer(optima)
         return self._match(rows, 1 + optima.size, "gradients_at", optima, exactly=True)
+
+    def _tuned(self, rows, n_moments, rng):
+        at_path = isinstance(self.at, str) and self.at == "path"
+        if not (at_path and rows.model.n_outputs):
+            raise ValueError(
+                "folds are for at='path' of Logistic, LeastSquares and Poisson; for another "
+                f"likelihood, or at={self.at!r}, match each fold by itself."
+            )
+        codes = np.zeros(len(rows.weights), int)
+        if rows.model.classes is not None:
+            single = rows.y.shape[1] == 1
+            codes = rows.y[:, 0].astype(int) if single else rows.y.argmax(1)
+        folds = folds_of_rows(self.folds, codes, rows.weights, rng)
+        self.row_folds_ = folds.labels[folds.codes]
+        rows = rows.with_folds(folds)
+        if self.penalties is None:
+            low, high = (self._problem().l2 * factor for factor in TUNED_FACTORS)
+        else:
+            high, *_, low = np.repeat(self._penalties(), 2)
+        sample = sample_of(rows)
+        matched, between = strengths(sample, low, high)
+        if rows.model.squares and (self.size is None or self.size >= rows.n_folds * n_moments):
+            found = self._match(rows, n_moments, "second_moments")
+            self._check_curve(rows, found, between)
+        else:
+            found = self._match_curve(rows, where_to_match(rows, sample, matched), between)
+        self._warn_of_many(rows, len(found[0]), stacklevel=5)
+        return found
+
+    def _match_curve(self, rows, optima, between):
+        """Rows matched at optima, and then where their curve was the furthest from that of all
+        rows, until it is near."""
+        most = self.size or MAX_ROW_SHARE * np.count_nonzero(rows.weights)
+        while True:
+            self.parameters_ = rows.model.outer(optima)
+            n_equations = rows.model.n_tangents(optima)
+            found = self._match(rows, n_equations, "tangents_at", optima, exactly=True)
+            worst = self._check_curve(rows, found, between)
+            optima = np.vstack([optima, worst])
+            too_many = rows.n_folds * rows.model.n_tangents(optima) > most
+            if self.curve_error_ <= CURVE_SHARE * self.tol or too_many:
+                return found
+
+    def _check_curve(self, rows, found, between):
+        """Set `curve_error_`; the models, shape (K, p), at the penalty where it is largest."""
+        few = rows.restricted(*found)
+        models = models_without(few, between)
+        errors = [abs(report.error) for report in curve_reports(rows, few, models)]
+        self.folds_ = self.row_folds_[found[0]]
+        self.curve_error_ = max(errors)
+        return models[np.argmax(errors)]
 
     def _posterior(self, rows, rng):
         n = np.count_nonzero(rows.weights)
@@ -441,6 +597,7 @@ class MatchedCoreset(Selector):
             )
 
     def _match(self, rows, n_equations, equations, *args, exactly=False):
+        n_equations *= rows.n_folds
         size = self.size or n_equations
         needed = n_equations
         self.n_equations_ = n_equations
@@ -469,7 +626,7 @@ def _sides(block):
     check_rows(block.X)
     if block.y is not None:
         check_labels(block.y)
-    return block.y, block.weights
+    return block.y, block.weight
 
 
 @np.errstate(invalid="ignore")

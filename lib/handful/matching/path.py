@@ -4,6 +4,7 @@ between them."""
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from handful.checks import ConvergenceError
 from handful.models.newton import newton, quadratic
 
 # of the distance within which curvatures are known, for one step along the path
@@ -12,6 +13,10 @@ SAFE = 0.5
 FINEST = 1e-5
 # mean loss by which an optimum that was computed may be missed
 ROUNDING = 1e-9
+# Mean loss that a step promises to gain where it is the last one to an optimum with an L1 penalty.
+ENOUGH = 1e-11
+# Eigenvalues of a curvature below this share of the largest count as this share.
+FLATTEST = 1e-12
 
 
 def path_excess(rows, few, low, high, tol):
@@ -88,9 +93,9 @@ def path_excess(rows, few, low, high, tol):
     return float(worst)
 
 
-def best_for(rows, penalty, start):
-    """Maximum of the log-likelihood less ``theta' penalty theta / 2``, shape (p,)."""
-    less = quadratic(penalty)
+def best_for(rows, precision, start):
+    """Maximum of the log-likelihood less ``theta' precision theta / 2``, shape (p,)."""
+    less = quadratic(precision)
     return newton(lambda theta: rows.expansion(theta) + less(theta), start)[1]
 
 
@@ -122,3 +127,94 @@ def optima_of_penalties(rows, penalties, start):
             )
         found.append(theta)
     return np.array(found)
+
+
+def penalised(rows):
+    """One for each parameter that a penalty covers, else zero, shape (p,)."""
+    return rows.model.linear.penalised(rows.blocks.d)
+
+
+def optimum(rows, l1, l2, start, max_iter=100):
+    """Minimum of the mean loss of a linear model plus ``l1 * |theta|_1 + l2 / 2 * |theta|^2`` of
+    the penalised parameters, shape (p,).
+
+    With an L1 penalty by Newton steps whose quadratic model keeps the penalty (Friedman, Hastie and
+    Tibshirani 2010, Section 3), halved until they lead downwards.
+
+    Raises
+    ------
+    ConvergenceError
+        where so many steps do not suffice
+    """
+    n = rows.weights.sum()
+    covers = penalised(rows)
+    if l1 == 0:
+        return best_for(rows, np.diag(l2 * n * covers), start)
+
+    def penalty(theta):
+        return covers @ (l1 * np.abs(theta) + l2 / 2 * theta**2)
+
+    theta = start
+    now = rows.expansion(theta) / n
+    for _ in range(max_iter):
+        step = local_optimum(now, covers, l1, l2, theta) - theta
+        gain = now[0, 1:] @ step - step @ now[1:, 1:] @ step / 2
+        gain += penalty(theta) - penalty(theta + step)
+        if gain <= ENOUGH:
+            return theta + step
+        length = 1.0
+        before = now[0, 0] - penalty(theta)
+        while True:
+            to = theta + length * step
+            now = rows.expansion(to) / n
+            if now[0, 0] - penalty(to) - before >= 1e-4 * length * gain:
+                break
+            length /= 2
+            if length < 1e-12:
+                return theta
+        theta = to
+    raise ConvergenceError(
+        f"no optimum with an L1 penalty of {l1:.3g} in {max_iter} Newton steps: centre and scale "
+        "the columns of X."
+    )
+
+
+def local_optimum(now, covers, l1, l2, theta):
+    """The minimum of a penalised loss whose unpenalised part is a quadratic function, shape (p,).
+
+    Parameters
+    ----------
+    now : expansion of minus the unpenalised loss at `theta`
+    covers : shape (p,), one where the penalties act, else zero
+    l1, l2 : the penalties
+    theta : shape (p,)
+    """
+    from sklearn.linear_model import ElasticNet
+
+    H = now[1:, 1:]
+    b = H @ theta + now[0, 1:]
+    on = covers > 0
+    off = ~on
+    # The parameters without a penalty follow the others (a Schur complement).
+    follow = np.linalg.pinv(H[np.ix_(off, off)], hermitian=True)
+    across = H[np.ix_(on, off)] @ follow
+    values, vectors = np.linalg.eigh(H[np.ix_(on, on)] - across @ H[np.ix_(off, on)])
+    values = np.maximum(values, FLATTEST * max(values.max(), 1e-300))
+    along = vectors.T @ (b[on] - across @ b[off])
+    found = np.empty(len(theta))
+    if l1 == 0:
+        found[on] = vectors @ (along / (values + l2))
+    else:
+        # Least squares of as many rows as columns, whose mean squares are the quadratic function.
+        scale = np.sqrt(len(values) * values)
+        net = ElasticNet(
+            alpha=l1 + l2,
+            l1_ratio=l1 / (l1 + l2),
+            fit_intercept=False,
+            tol=1e-10,
+            max_iter=100_000,
+        )
+        target = along * len(values) / scale
+        found[on] = net.fit(scale[:, None] * vectors.T, target).coef_
+    found[off] = follow @ (b[off] - H[np.ix_(off, on)] @ found[on])
+    return found

@@ -1,0 +1,348 @@
+"""Cross-validation on matched rows: the curve is that of all rows, and its error is told."""
+
+import numpy as np
+import pytest
+from handful import CoresetEstimator, LeastSquares, Logistic, MatchedCoreset, compare
+from handful.blocks import Blocks
+from handful.matching import Poisson
+from handful.matching.likelihood_sums import LikelihoodSums
+from handful.matching.likelihoods import likelihood
+from handful.matching.path import optimum
+from handful.streaming import MergeReduce
+from scipy.special import expit
+from sklearn import config_context
+from sklearn.linear_model import (
+    ElasticNet,
+    LogisticRegression,
+    LogisticRegressionCV,
+    PoissonRegressor,
+    Ridge,
+)
+from sklearn.metrics import (
+    get_scorer,
+    log_loss,
+    mean_poisson_deviance,
+    mean_squared_error,
+)
+from sklearn.model_selection import GridSearchCV, PredefinedSplit
+from sklearn.tree import DecisionTreeClassifier
+
+
+def tabular(name, seed=0, n=6000, d=5):
+    """A problem, rows and targets whose columns are heavy-tailed, binary and far from zero."""
+    rng = np.random.default_rng(seed)
+    Z = rng.standard_t(5, size=(n, d))
+    Z[:, 1] = Z[:, 1] > 0.7
+    eta = Z @ np.array([0.9, -0.8, 0.4, 0.1, 0.0]) - 1
+    X = Z + np.array([0.0, 0.0, 3.0, 1e4, 0.0])
+    y = {
+        "binary": rng.random(n) < expit(eta),
+        "multinomial": np.array(["a", "b", "c"])[rng.integers(0, 2, n) + (eta > 0)],
+        "poisson": rng.poisson(np.exp(np.clip(eta, -9, 2))),
+        "squares": eta + rng.standard_t(4, size=n),
+    }[name]
+    problem = {"poisson": Poisson(1e-2), "squares": LeastSquares(1e-2)}.get(name, Logistic(1e-2))
+    return problem, X, y
+
+
+def logistic(l1_ratio):
+    # The intercept of saga is exact where columns are near zero only.
+    solver = "lbfgs" if l1_ratio == 0 else "saga"
+    return LogisticRegression(l1_ratio=l1_ratio, solver=solver, tol=1e-7, max_iter=20_000)
+
+
+SEARCHES = {
+    "binary l2": ("binary", logistic(0.0), "C"),
+    "binary l1": ("binary", logistic(1.0), "C"),
+    "binary elastic net": ("binary", logistic(0.5), "C"),
+    "multinomial l2": ("multinomial", logistic(0.0), "C"),
+    "multinomial l1": ("multinomial", logistic(1.0), "C"),
+    "poisson l2": ("poisson", PoissonRegressor(tol=1e-9, max_iter=10_000), "alpha"),
+    "squares l2": ("squares", Ridge(), "alpha of a sum"),
+    "squares l1": ("squares", ElasticNet(l1_ratio=1.0, tol=1e-9, max_iter=10_000), "alpha"),
+    "squares elastic net": ("squares", ElasticNet(tol=1e-9, max_iter=10_000), "alpha"),
+}
+SCORES = {
+    "binary": "neg_log_loss",
+    "multinomial": "neg_log_loss",
+    "poisson": "neg_mean_poisson_deviance",
+    "squares": "neg_mean_squared_error",
+}
+
+
+def curve(name, X, y, w, folds, penalties):
+    """Mean held-out losses of scikit-learn's grid search, one for each penalty."""
+    kind, model, parameter = SEARCHES[name]
+    n = w.sum() * 0.8
+    grid = {
+        "C": ("C", 1 / (penalties * n)),
+        "alpha": ("alpha", penalties),
+        "alpha of a sum": ("alpha", penalties * n),
+    }[parameter]
+    with config_context(enable_metadata_routing=True):
+        search = GridSearchCV(
+            model.set_fit_request(sample_weight=True).set_score_request(sample_weight=True),
+            dict([grid]),
+            scoring=get_scorer(SCORES[kind]).set_score_request(sample_weight=True),
+            cv=PredefinedSplit(folds),
+            refit=False,
+        )
+        search.fit(X, y, sample_weight=w)
+    return -search.cv_results_["mean_test_score"]
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_grid_search_on_the_rows_is_that_of_all_rows(name):
+    problem, X, y = tabular(SEARCHES[name][0], n=3000 if "saga" in repr(SEARCHES[name]) else 6000)
+    X = X - X.mean(0)
+    penalties = np.array([2e-3, 8e-3, 5e-2])
+    matched = MatchedCoreset(problem, folds=5, random_state=0).fit(X, y)
+    X_small, y_small, w, folds = matched.take(X, y)
+    few = curve(name, X_small, y_small, w, folds, penalties)
+    every = curve(name, X, y, np.ones(len(X)), matched.row_folds_, penalties)
+    exact = SEARCHES[name][0] == "squares"
+    assert np.abs(few - every).max() < (1e-7 if exact else 3e-4) * every.max()
+    assert few.argmin() == every.argmin()
+    assert len(w) < len(X) / 2
+
+
+def test_logistic_regression_cv_finds_the_penalty_of_all_rows():
+    problem, X, y = tabular("binary")
+    X = X - X.mean(0)
+    matched = MatchedCoreset(problem, folds=5, random_state=0).fit(X, y)
+    scores = []
+    with config_context(enable_metadata_routing=True):
+        scorer = get_scorer("neg_log_loss").set_score_request(sample_weight=True)
+        for rows, labels, w, folds in (
+            matched.take(X, y),
+            (X, y, np.ones(len(X)), matched.row_folds_),
+        ):
+            model = LogisticRegressionCV(
+                Cs=1 / (np.array([1e-3, 1e-2, 1e-1]) * 0.8 * len(X)),
+                cv=PredefinedSplit(folds),
+                scoring=scorer,
+                l1_ratios=(0.0,),
+                use_legacy_attributes=False,
+                tol=1e-8,
+            )
+            scores.append(model.fit(rows, labels, sample_weight=w).scores_.mean(0).ravel())
+    np.testing.assert_allclose(*scores, atol=1e-4)
+
+
+def sums_of_folds(problem, X, y, w, folds, theta):
+    """Loss and slope of scipy-free textbook sums in each fold: binary logistic loss at theta."""
+    signs = np.where(y, 1.0, -1.0)
+    margins = signs * (X @ theta[:-1] + theta[-1])
+    losses = np.logaddexp(0, -margins)
+    slopes = (-signs * expit(-margins))[:, None] * np.column_stack([X, np.ones(len(X))])
+    return np.array(
+        [
+            np.r_[w[folds == k] @ losses[folds == k], w[folds == k] @ slopes[folds == k]]
+            for k in np.unique(folds)
+        ]
+    )
+
+
+@pytest.mark.parametrize("source", ["memory", "blocks", "files", "dask"])
+def test_each_fold_keeps_its_sums_whatever_the_blocks(source, tmp_path):
+    problem, X, y = tabular("binary", n=4000)
+    X = X - X.mean(0)
+    order = np.lexsort((X[:, 0], y))
+    X = X[order]
+    y = y[order]
+    if source == "memory":
+        data = (X, y)
+    elif source == "blocks":
+        data = (Blocks(X, y, rows=900),)
+    elif source == "files":
+        for i in range(4):
+            np.save(tmp_path / f"X{i}.npy", X[1000 * i : 1000 * (i + 1)])
+            np.save(tmp_path / f"y{i}.npy", y[1000 * i : 1000 * (i + 1)])
+        data = (str(tmp_path / "X*.npy"), str(tmp_path / "y*.npy"))
+    else:
+        da = pytest.importorskip("dask.array")
+        data = (da.from_array(X, chunks=(700, 5)), da.from_array(y, chunks=700))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("handful.matching.matched_coreset.PER_BLOCK", 1000)
+        matched = MatchedCoreset(problem, folds=4, random_state=0).fit(*data)
+        report = matched.check_model(LogisticRegression(C=1.0), *data)
+    X_small, y_small, w, folds = matched.take(*data)
+    np.testing.assert_allclose(X_small, X[matched.indices_])
+    np.testing.assert_array_equal(folds, matched.row_folds_[matched.indices_])
+    for theta in matched.parameters_:
+        of_all = sums_of_folds(problem, X, y, np.ones(len(X)), matched.row_folds_, theta)
+        of_few = sums_of_folds(problem, X_small, y_small, w, folds, theta)
+        np.testing.assert_allclose(of_few, of_all, rtol=1e-8, atol=1e-7)
+    # Each fold has its share of both classes.
+    shares = [y[matched.row_folds_ == k].sum() for k in range(4)]
+    assert max(shares) - min(shares) <= 1
+    assert abs(report.error) < 2e-4
+
+
+def test_folds_of_ones_own_keep_groups_and_rows_that_are_never_tested():
+    problem, X, y = tabular("multinomial")
+    X = X - X.mean(0)
+    rng = np.random.default_rng(0)
+    groups = np.array(["north", "south", "west"])[rng.integers(0, 3, len(X))]
+    weights = rng.integers(0, 3, len(X)).astype(float)
+    named = MatchedCoreset(problem, folds=groups, random_state=0).fit(X, y, weights)
+    assert set(named.folds_) == {0, 1, 2}
+    _, _, w, folds = named.take(X, y)
+    for k, group in enumerate(["north", "south", "west"]):
+        assert (groups[named.indices_[folds == k]] == group).all()
+        assert w[folds == k].sum() == pytest.approx(weights[groups == group].sum())
+    assert (weights[named.indices_] > 0).all()
+
+    numbers = np.where(groups == "north", -1, np.where(groups == "south", 7, 3))
+    some = MatchedCoreset(problem, folds=numbers, random_state=0).fit(X, y, weights)
+    assert PredefinedSplit(some.folds_).get_n_splits() == 2
+    report = some.check_model(LogisticRegression(), X, y, weights)
+    assert report.loss.shape == (2,)
+
+
+@pytest.mark.parametrize("name", ["binary", "multinomial", "poisson", "squares"])
+def test_the_check_of_a_model_is_its_loss_on_all_rows(name):
+    problem, X, y = tabular(name)
+    X = X - X.mean(0)
+    model = {
+        "poisson": PoissonRegressor(alpha=1e-2, tol=1e-10),
+        "squares": Ridge(alpha=50.0),
+    }.get(name, LogisticRegression(C=0.02, tol=1e-10, max_iter=1000))
+    matched = MatchedCoreset(problem, folds=3, random_state=0).fit(X, y)
+    report = matched.check_model(model, X, y)
+    X_small, y_small, w, folds = matched.take(X, y)
+    of_few, of_all = [], []
+    for k in range(3):
+        held = matched.row_folds_ == k
+        kept = folds != k
+        few = model.fit(X_small[kept], y_small[kept], sample_weight=w[kept])
+        if name in ("poisson", "squares"):
+            said = few.predict(X[held])
+            twice = mean_poisson_deviance if name == "poisson" else mean_squared_error
+            loss = twice(y[held], said) / 2
+        else:
+            loss = log_loss(y[held], few.predict_proba(X[held]))
+        of_few.append(loss)
+        every = model.fit(X[~held], y[~held])
+        if name in ("poisson", "squares"):
+            of_all.append(twice(y[held], every.predict(X[held])) / 2)
+        else:
+            of_all.append(log_loss(y[held], every.predict_proba(X[held])))
+    if name != "poisson":
+        # The deviance leaves out what no parameter moves.
+        np.testing.assert_allclose(report.loss, of_few, rtol=1e-8)
+    difference = np.mean(of_few) - np.mean(of_all)
+    missed = report.loss.mean() - (report.loss_of_rows.mean() - report.error)
+    assert missed == pytest.approx(difference, abs=3e-6 + 0.1 * abs(difference))
+    assert 0 <= report.excess < 1e-4
+    assert "difference of" in str(report)
+
+
+@pytest.mark.parametrize("name", ["binary", "multinomial", "poisson"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_error_of_the_curve_is_not_far_below_the_truth(name, seed):
+    problem, X, y = tabular(name, seed, n=4000)
+    X = X - X.mean(0)
+    matched = MatchedCoreset(problem, folds=4, tol=10.0, random_state=seed).fit(X, y)
+    penalties = np.geomspace(2e-4, 5e-2, 4)
+    X_small, y_small, w, folds = matched.take(X, y)
+    few = curve(f"{name} l2", X_small, y_small, w, folds, penalties)
+    every = curve(f"{name} l2", X, y, np.ones(len(X)), matched.row_folds_, penalties)
+    half = 2 if name == "poisson" else 1
+    assert np.abs(few - every).max() / half < 3 * matched.curve_error_ + 1e-5
+    # More models are matched where the error is above a tenth of `tol`.
+    nearer = MatchedCoreset(problem, folds=4, tol=1e-3, random_state=seed).fit(X, y)
+    assert nearer.curve_error_ <= max(1e-4, matched.curve_error_)
+    assert len(nearer.parameters_) == len(matched.parameters_) or matched.curve_error_ > 1e-4
+
+
+def test_optima_with_an_l1_penalty_are_those_of_scikit_learn():
+    problem, X, y = tabular("binary", n=2000)
+    X = X - X.mean(0)
+    model, target = likelihood(problem, y)
+    rows = LikelihoodSums(model, X, target, np.ones(len(X)))
+    for l1, l2 in ((1e-3, 0.0), (2e-2, 0.0), (1e-2, 1e-2)):
+        found = optimum(rows, l1, l2, np.zeros(6))
+        every = LogisticRegression(
+            C=1 / ((l1 + l2) * len(X)),
+            l1_ratio=l1 / (l1 + l2),
+            solver="saga",
+            tol=1e-8,
+            max_iter=20_000,
+        ).fit(X, y)
+        np.testing.assert_allclose(found, np.r_[every.coef_[0], every.intercept_], atol=1e-4)
+        assert (found[:-1] == 0).any() == (every.coef_[0] == 0).any()
+
+
+@pytest.mark.parametrize("name", ["binary", "multinomial", "poisson", "squares"])
+def test_the_curve_is_the_same_far_from_zero(name):
+    problem, X, y = tabular(name)
+    near = MatchedCoreset(problem, folds=3, random_state=0).fit(X - X.mean(0), y)
+    far = MatchedCoreset(problem, folds=3, random_state=0).fit(X - X.mean(0) + 1e5, y)
+    # The same models, whose intercepts make up for the columns; the rows differ by rounding.
+    assert far.curve_error_ < 1e-4
+    if name != "squares":
+        slopes = (p[:9].reshape(9, -1, 6)[:, :, :5] for p in (near.parameters_, far.parameters_))
+        np.testing.assert_allclose(*slopes, atol=5e-3)
+
+
+def test_same_seed_same_folds_and_the_same_rows():
+    problem, X, y = tabular("binary", n=3000)
+    X = X - X.mean(0)
+    first, second = (MatchedCoreset(problem, folds=3, random_state=1).fit(X, y) for _ in range(2))
+    np.testing.assert_array_equal(first.indices_, second.indices_)
+    np.testing.assert_array_equal(first.row_folds_, second.row_folds_)
+
+
+def test_rows_with_folds_train_and_compare_as_others_do():
+    problem, X, y = tabular("binary", n=3000)
+    X = X - X.mean(0)
+    selector = MatchedCoreset(problem, folds=3, random_state=0)
+    whole = CoresetEstimator(selector, LogisticRegression(C=0.1)).fit(X, y)
+    every = LogisticRegression(C=0.1).fit(X, y)
+    np.testing.assert_allclose(whole.estimator_.coef_, every.coef_, atol=0.02)
+    found = compare([selector], LogisticRegression(C=0.1), X, y, sizes=[1500], seeds=2)
+    assert found.frame["score"].notna().all()
+
+
+WRONG = {
+    "one fold": (dict(folds=1), "folds must be"),
+    "no number": (dict(folds=2.5), "folds must be"),
+    "too short": (dict(folds=np.zeros(5, int)), "one label a row"),
+    "one group": (dict(folds=np.zeros(300, int)), "at least two"),
+    "all never tested": (dict(folds=np.full(300, -1)), "at least two"),
+    "missing": (dict(folds=np.where(np.arange(300) < 9, np.nan, 1.0)), "missing"),
+    "classes apart": (dict(folds="labels"), "all rows of a class"),
+    "a posterior": (dict(folds=3, at="posterior"), "folds are for at='path'"),
+    "draws": (dict(folds=3, at=np.zeros((3, 6))), "folds are for at='path'"),
+    "too few rows": (dict(folds=3, size=40), "size must be at least"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_folds_that_cannot_be_matched_are_refused_by_name(name):
+    problem, X, y = tabular("binary", n=300)
+    options, words = WRONG[name]
+    if isinstance(options["folds"], str):
+        options = dict(folds=y.astype(int))
+    with pytest.raises((ValueError, TypeError), match=words):
+        MatchedCoreset(problem, random_state=0, **options).fit(X - X.mean(0), y)
+
+
+def test_a_fold_without_weight_and_a_model_of_another_shape_are_refused():
+    problem, X, y = tabular("binary", n=2000)
+    X = X - X.mean(0)
+    folds = np.arange(2000) % 4
+    with pytest.raises(ValueError, match="fold 2 holds no row"):
+        MatchedCoreset(problem, folds=folds).fit(X, y, (folds != 2).astype(float))
+    matched = MatchedCoreset(problem, folds=4, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="linear in the columns"):
+        matched.check_model(DecisionTreeClassifier(), X, y)
+    with pytest.raises(ValueError, match="must have folds"):
+        MatchedCoreset(problem).fit(X, y).check_model(LogisticRegression(), X, y)
+
+
+def test_folds_in_a_stream_are_refused():
+    problem, X, y = tabular("binary", n=500)
+    with pytest.raises(ValueError, match="folds must be None in a stream"):
+        MergeReduce(MatchedCoreset(problem, folds=3), size=50).partial_fit(X - X.mean(0), y)
