@@ -45,8 +45,8 @@ LEAST_PROBABILITY = 1e-12
 class LinearTraining:
     """Rows and test rows of a Logistic or LeastSquares as attribution needs them, checked.
 
-    They have a column of ones for the intercept, and k outputs, in which `link` gives the losses'
-    gradients and Hessians. Parameters are matrices, shape (p, k).
+    Rows of the design `A` are those of `linear`, the intercept last, and have k outputs, in which
+    `link` gives the losses' gradients and Hessians. Parameters are matrices, shape (p, k).
     """
 
     def __init__(self, problem, X, y, X_test, y_test):
@@ -81,9 +81,9 @@ class LinearTraining:
         self.A_test = rows.design(X_test)
         self.Y = rows.target.astype(X.dtype)
         self.Y_test = test.target.astype(X.dtype)
+        self.linear = rows.linear
         self.k = rows.n_outputs
         self.link = rows.link
-        self.l2 = (problem.l2 * rows.penalised(self.d)[: self.A.shape[1], None]).astype(X.dtype)
 
     def train(self):
         """The parameters at which the gradient of the mean loss and its penalty is zero, and the
@@ -92,16 +92,15 @@ class LinearTraining:
         The Hessian is that of n times the mean, shape (k p, k p), output by output.
         """
         (n, p) = self.A.shape
-        k = self.k
+        n_parameters = self.k * p
         way = "reduce the columns first, to principal components for example"
-        check_memory(f"a Hessian of {k * p:,} parameters", 4 * 8 * (k * p) ** 2, way)
+        check_memory(f"a Hessian of {n_parameters:,} parameters", 4 * 8 * n_parameters**2, way)
         rows = OuterRows(self.A[:, : self.d], self.Y, np.ones(n), np.zeros(0, int))
         # nothing is drawn
         model = GLM(self.problem, rows, np.random.default_rng(0), tol=TOL)
         model.add_rows(range(n))
         model.fit()
-        # intercepts last
-        W = np.roll(model.coefficients, -1, axis=0)[:p].astype(self.A.dtype)
+        W = model.coefficients.astype(self.A.dtype)
         return W, cho_factor(self.hessian(W))
 
     def hessian(self, W):
@@ -109,16 +108,14 @@ class LinearTraining:
         output."""
         (n, p) = self.A.shape
         k = self.k
-        H = np.zeros((k, p, k, p))
-        S = self.link.hessians(self.link.mean(self.A @ W))
-        for a in range(k):
-            for b in range(a, k):
-                H[a, :, b] = H[b, :, a] = self.A.T @ (self.A * S[:, a, b, None])
-            H[a, np.arange(p), a, np.arange(p)] += n * self.l2[:, 0]
+        second = self.link.hessians(self.link.mean(self.A @ W))
+        penalised = self.linear.penalised(self.d)
+        H = self.linear.hessian(second, self.A, np.ones(n))
+        H = H + np.diag(n * self.problem.l2 * penalised)
         # intercepts that rise together change nothing, and no gradient points there
-        if k > 1 and self.l2[-1, 0] == 0:
-            H[:, -1, :, -1] += n / k**2
-        return H.reshape(k * p, k * p)
+        if k > 1 and not penalised[-1]:
+            H.reshape(k, p, k, p)[:, -1, :, -1] += n / k**2
+        return H
 
 
 def influence(

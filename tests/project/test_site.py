@@ -27,6 +27,7 @@ HOWTOS = {
     "semantic_duplicates": {"n": 20_000, "n_clusters": 60},
     "svm_on_a_stream": {"n_seeds": 2},
     "torch_dataloader": {"n_epochs": 4, "n_seeds": 1},
+    "tune_on_ten_million_rows": {"n": 24_000, "n_files": 4, "n_penalties": 5},
 }
 # What must hold of the numbers at these sizes, with room for the noise between machines.
 HOLDS = {
@@ -42,6 +43,10 @@ HOLDS = {
     ),
     "label_next": "runs.groupby('labels')['accuracy'].mean().is_monotonic_increasing",
     "sample_on_rows": "check.verdict == 'use the draws' and len(w) < 60",
+    "tune_on_ten_million_rows": (
+        "worst < 5e-4 and abs(report.error) < 5e-4 and rows.curve_error_ < 2e-4 and "
+        "max(abs(uniform['L2'] - found['L2'][0])) > 10 * worst"
+    ),
     "torch_dataloader": (
         "abs(learned.mixture_weights.sum() - 1) < 1e-6 and len(rest) > 5 and "
         "[i.tolist() for i in gone_on] == [i.tolist() for i in rest]"

@@ -14,7 +14,7 @@ from scipy.special import gammaln, xlogy
 
 from handful.matching.moments import moments
 from handful.models.linear import LeastSquares, LinearProblem, Poisson
-from handful.models.linear_model import LinearModel
+from handful.models.links import LinearModel
 from handful.models.newton import bordered
 from handful.models.problem import Problem, check_problem, has_losses
 from handful.tables import as_array

@@ -2,7 +2,9 @@
 squares."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotrs, dpstrf
@@ -11,20 +13,28 @@ from scipy.sparse import issparse
 from handful.checks import ConvergenceError, check_memory
 from handful.linalg import Features, Span, dense, n_threads
 from handful.models.base import Model, predicted_decrease
-from handful.models.links import SquaredLink
+from handful.models.inverse import conjugate_gradients
+from handful.models.links import LinearModel, SquaredLink
+from handful.models.newton import climb
 
+# The inner problem gets at most so many Newton steps, and each of their systems so many conjugate
+# gradients.
 MAX_NEWTON = 100
 MAX_CG = 300
-# features up to which the outer curvature of one output is kept as a matrix
+# A Newton step must bring this share of what its slope promises; values that differ by less than
+# the second share of them differ by rounding.
+PROMISED = 0.25
+ROUNDING = 1e-14
+# Up to so many features the outer curvature of one output is kept as a matrix.
 NARROW = 512
-# features up to which it is computed anew in every round; else when the coreset has grown by a
-# tenth
+# Up to so many features it is computed anew in every round; else when the coreset has grown by a
+# tenth.
 FRESH = 128
-# features up to which they are the coordinates themselves
+# Up to so many features they are the coordinates themselves.
 STAY = 64
-# entries of X at a time, which stay in the cache from logits to gradient
+# So many entries of X are handled at once: they stay in the cache from logits to gradient.
 BLOCK = 1 << 19
-# entries of X from which a pass over it is worth several threads
+# From so many entries of X on a pass over it is worth several threads.
 PARALLEL_ABOVE = 1 << 22
 
 
@@ -36,7 +46,7 @@ class GLM(Model):
     problem is solved there, by Newton steps with p = rank + 1 unknowns for each output: exact ones
     for one output, for several by conjugate gradients, preconditioned by the mean of their blocks.
     Outside of the span the Hessian is l2 times the identity. Gradients and directions have shape (d
-    + 1, K), the intercepts first; a step reads X three times.
+    + 1, K), the intercepts last, or (d, K) without; a step reads X three times.
 
     Parameters
     ----------
@@ -48,38 +58,36 @@ class GLM(Model):
 
     Attributes
     ----------
-    A : shape (s, p), the chosen rows in coordinates of their span, a column for the intercept first
+    A : shape (s, p), the chosen rows in coordinates of their span, a column for the intercept last
     theta : shape (p, K), parameters for these columns
     Z : shape (n, K), logits of all rows after `outer_gradient`
     """
 
     def __init__(self, problem, data, rng, ihvp=None, tol=1e-6):
         super().__init__(problem, data, ihvp)
-        d = data.X.shape[1]
         K = data.y.shape[1]
         self.X = data.X
+        self.d = data.X.shape[1]
         self.tol = tol
         self.l2 = float(problem.l2)
         # one output after the other in memory, as logits and residuals then are
         self.Y = np.asfortranarray(data.y)
-        self.link = problem.link(K)
-        self.intercept = float(problem.fit_intercept)
-        self.narrow = K == 1 and d <= NARROW
+        self.linear = LinearModel(problem, K)
+        self.link = self.linear.link
+        self.narrow = K == 1 and self.d <= NARROW
         self.max_candidates = 512 if self.narrow else 128
         # the last inverse Hessian times gradient
         self._last = None
         self.share = data.share.astype(self.X.dtype)[:, None]
-        self._sample = data.sample(4096 if K == 1 else 512, rng)[
-            :: 1 if self.narrow or K > 1 else 8
-        ]
+        self._sample = data.sample(4096 if K == 1 else 512, rng)
+        if K == 1 and not self.narrow:
+            self._sample = self._sample[::8]
         self._clear()
 
     def _clear(self):
-        d = self.X.shape[1]
-        K = self.Y.shape[1]
-        self.span = Features(d) if d <= STAY else Span(self.rows([]))
-        p = self.span.rank + 1
-        self._hold(np.zeros((0, p)), np.zeros((p, K)))
+        self.span = Features(self.d) if self.d <= STAY else Span(self.rows([]))
+        p = self.span.rank + self.problem.fit_intercept
+        self._hold(np.zeros((0, p)), np.zeros((p, self.Y.shape[1])))
         self._sampled = 0
 
     # The chosen rows.
@@ -88,35 +96,30 @@ class GLM(Model):
         """Features of some rows in float64, shape (k, d), sparse if X is."""
         return self.X[indices].astype(np.float64)
 
-    def design(self, X, intercept=None):
-        """Coordinates of rows X, shape (k, p)."""
-        inside = self.span.coordinates(X)
-        rows = np.empty((len(inside), inside.shape[1] + 1), dtype=inside.dtype)
-        rows[:, 0] = self.intercept if intercept is None else intercept
-        rows[:, 1:] = inside
-        return rows
+    def design(self, X):
+        """Rows X in coordinates, shape (k, p)."""
+        return self.linear.design(self.span.coordinates(X))
 
     def add_rows(self, indices):
         """As `Model.add_rows`; from as many rows as features on, the features are coordinates."""
         X = self.rows(indices)
         span = self.span
+        r = span.rank
         super().add_rows(indices)
-        if span.rank < self.X.shape[1] <= len(self):
+        if r < self.d <= len(self):
             theta = self.coefficients
-            self.span = Features(self.X.shape[1])
+            self.span = Features(self.d)
             self._hold(self.design(self.rows(self.indices)), theta)
             return
-        if span.rank < self.X.shape[1]:
+        if r < self.d:
             for i in range(len(indices)):
                 span.extend(X[[i]])
-        s, p = self.A.shape
-        rows = self.design(X)
-        A = np.zeros((s + len(rows), rows.shape[1]))
-        theta = np.zeros((rows.shape[1], self.theta.shape[1]))
-        A[:s, :p] = self.A
-        A[s:] = rows
-        theta[:p] = self.theta
-        self._hold(A, theta)
+        # Newcomers have no part of new coordinates in the rows and parameters that there were.
+        before = np.zeros((len(self.A), span.rank - r))
+        none = np.zeros((span.rank - r, self.theta.shape[1]))
+        A = np.hstack([self.A[:, :r], before, self.A[:, r:]])
+        theta = np.vstack([self.theta[:r], none, self.theta[r:]])
+        self._hold(np.vstack([A, self.design(X)]), theta)
 
     def _hold(self, A, theta):
         self.A = A
@@ -125,7 +128,7 @@ class GLM(Model):
         self.penalty = np.full((A.shape[1], 1), self.l2)
         if self.problem.fit_intercept and not self.problem.penalise_intercept:
             # positive where every mean is 0 or 1 to rounding
-            self.penalty[0] *= 1e-14
+            self.penalty[-1] *= 1e-14
 
     def drop_rows(self, gone):
         """As `Model.drop_rows`; a span of many more rows than there are is built anew, and without
@@ -147,8 +150,8 @@ class GLM(Model):
     def check_memory(self, s):
         """As `Model.check_memory`: designs, Hessians, coordinates of the sample, and of dense rows
         a basis."""
-        p = min(s, self.X.shape[1]) + 1
-        basis = 0 if issparse(self.X) else self.X.shape[1] * p
+        p = min(s, self.d) + 1
+        basis = 0 if issparse(self.X) else self.d * p
         check_memory(
             f"the inner problem of {s:,} points in {p - 1:,} coordinates",
             8 * (3 * s * p + 6 * p**2 + len(self._sample) * p + basis),
@@ -156,14 +159,15 @@ class GLM(Model):
         )
 
     def _in_features(self, V):
-        return np.concatenate([V[:1], self.span.lift(V[1:])])
+        r = self.span.rank
+        return np.concatenate([self.span.lift(V[:r]), V[r:]])
 
     def _inside(self, G):
-        return np.concatenate([G[:1], self.span.project(G[1:])])
+        return np.concatenate([self.span.project(G[: self.d]), G[self.d :]])
 
     @property
     def coefficients(self):
-        """Parameters for the features, shape (d + 1, K), the intercepts first."""
+        """Parameters for the features, shape (d + 1, K), the intercepts last if there are any."""
         return self._in_features(self.theta)
 
     # The inner problem.
@@ -171,59 +175,48 @@ class GLM(Model):
     def fit(self, weights=None):
         """As `Model.fit`, by Newton's method from the last solution."""
         s = len(self)
-        A = self.A
-        link = self.link
-        penalty = self.penalty
-        theta = self.theta
         self.weights = np.full(s, 1.0 / s) if weights is None else weights
-        c = self.weights[:, None]
-        y = self.Y[self.indices].astype(np.float64)
-
-        def objective(theta):
-            Z = A @ theta
-            return Z, float(self.weights @ link.loss(Z, y) + 0.5 * np.vdot(penalty * theta, theta))
-
-        zero = np.zeros_like(y)
-        first = c * (link.mean(zero) - y)
-        unit = np.linalg.norm(A.T @ first)
-        # where terms cancel
-        unit = max(unit, 1e-6 * np.linalg.norm(np.abs(A).T @ np.abs(first)), 1e-300)
-        Z, value = objective(theta)
-        # means of 0 and 1 have no curvature to follow
-        if not value < self.weights @ link.loss(zero, y):
-            theta = np.zeros_like(theta)
-            Z = zero
-            Z, value = objective(theta)
-        for _ in range(MAX_NEWTON):
-            P = link.mean(Z)
-            self.R = P - y
-            gradient = A.T @ (c * self.R) + penalty * theta
-            size = np.sqrt(np.vdot(gradient, gradient))
-            unit = max(unit, 1e-6 * size)
-            left = size / unit
-            self._linearise(P)
-            if not left > self.tol:
-                break
-            step = self._solve(gradient, min(0.1, max(left, 0.3 * self.tol / left)))
-            slope = np.vdot(gradient, step)
-            length = 1.0
-            while True:
-                Z, new = objective(theta - length * step)
-                # the last term allows for rounding: near the solution two values differ by less
-                # than their errors
-                if new <= value - 0.25 * length * slope + 1e-14 * abs(value) or length < 1e-10:
-                    break
-                length *= 0.5
-            theta = theta - length * step
-            value = new
-        self.theta = theta
         self._reweighted = weights is not None
-        if not left <= max(1e-4, 10 * self.tol):
+        y = self.Y[self.indices].astype(np.float64)
+        self._unit = self._size_of_terms(y)
+
+        def at(theta):
+            return _Inner(self, theta, y)
+
+        zero = np.zeros_like(self.theta)
+        start = self.theta
+        # means of 0 and 1 have no curvature to follow
+        if not at(start).value > at(zero).value:
+            start = zero
+        options = dict(max_iter=MAX_NEWTON, share=PROMISED, slack=ROUNDING)
+        self.theta, _ = climb(at, start, **options)
+        if not self._left <= max(1e-4, 10 * self.tol):
             raise ConvergenceError(
                 f"the inner problem on {s} points was not solved in {MAX_NEWTON} Newton steps "
-                f"(gradient {left:.1e} of "
-                f"the one at zero); raise l2 (now {self.l2:g}) or scale the features."
+                f"(gradient {self._left:.1e} of the one at zero); raise l2 (now {self.l2:g}) or "
+                "scale the features."
             )
+
+    def _size_of_terms(self, y):
+        """Norm of the gradient at zero, or a millionth of that of its terms where they cancel."""
+        first = self.weights[:, None] * (self.link.mean(np.zeros_like(y)) - y)
+        terms = np.linalg.norm(np.abs(self.A).T @ np.abs(first))
+        return max(np.linalg.norm(self.A.T @ first), 1e-6 * terms, 1e-300)
+
+    def newton_step(self, theta, Z, y):
+        """A Newton step of the inner problem from parameters whose logits are Z, and the slope
+        along it; None where the gradient is within the tolerance."""
+        P = self.link.mean(Z)
+        self.R = P - y
+        gradient = self.A.T @ (self.weights[:, None] * self.R) + self.penalty * theta
+        size = np.sqrt(np.vdot(gradient, gradient))
+        self._unit = max(self._unit, 1e-6 * size)
+        self._left = size / self._unit
+        self._linearise(P)
+        if not self._left > self.tol:
+            return None
+        step = self._solve(gradient, min(0.1, max(self._left, 0.3 * self.tol / self._left)))
+        return -step, np.vdot(gradient, step)
 
     def _linearise(self, P):
         # the Hessian, and a Cholesky factor of the mean of its blocks: the only one if there is one
@@ -262,75 +255,72 @@ class GLM(Model):
         # the solution V of (H + damping I) V = G, shape (p, K), by preconditioned conjugate
         # gradients, from `start` if that is nearer than the preconditioned G
         factor = self._factor if damping == 0.0 else self._factorise(damping)
-        V = dpotrs(factor, G, lower=True)[0]
+
+        def precondition(V):
+            return dpotrs(factor, V, lower=True)[0]
+
+        def product(V):
+            return self._product(V, damping)
+
+        V = precondition(G)
         if G.shape[1] == 1:
             return V
         enough = tol**2 * np.vdot(G, V)
-        rest = G - self._product(V, damping)
-        direction = image = dpotrs(factor, rest, lower=True)[0]
-        size = np.vdot(rest, image)
+        rest = G - product(V)
         if start is not None:
-            other = G - self._product(start, damping)
-            there = dpotrs(factor, other, lower=True)[0]
-            if np.vdot(other, there) < size:
+            other = G - product(start)
+            if np.vdot(other, precondition(other)) < np.vdot(rest, precondition(rest)):
                 V = start
                 rest = other
-                direction = there
-                image = there
-                size = np.vdot(other, there)
-        for _ in range(MAX_CG):
-            if size <= enough:
-                return V
-            moved = self._product(direction, damping)
-            length = size / np.vdot(direction, moved)
-            V = V + length * direction
-            rest = rest - length * moved
-            image = dpotrs(factor, rest, lower=True)[0]
-            last = size
-            size = np.vdot(rest, image)
-            direction = image + size / last * direction
-        if size <= 1e4 * enough:
-            return V
-        raise ConvergenceError(
-            f"a linear system of {len(self)} points was not solved in {MAX_CG} conjugate gradients "
-            "(residual "
-            f"{np.sqrt(size / enough) * tol:.1e}); scale the features, or raise l2 (now "
-            f"{self.l2:g}) or damping."
+        V, size = conjugate_gradients(
+            product, V, rest, precondition=precondition, enough=enough, max_iter=MAX_CG
         )
+        if size > 1e4 * enough:
+            raise ConvergenceError(
+                f"a linear system of {len(self)} points was not solved in {MAX_CG} conjugate "
+                f"gradients (residual {np.sqrt(size / enough) * tol:.1e}); scale the features, or "
+                f"raise l2 (now {self.l2:g}) or damping."
+            )
+        return V
 
     # The outer loss.
 
     def _blocks(self, work):
         # `work` of slices of the rows of X, in their order; a slice of a sparse matrix would be a
         # copy
-        n, d = self.X.shape
-        rows = n if issparse(self.X) else BLOCK // d + 1
+        n = self.X.shape[0]
+        rows = n if issparse(self.X) else BLOCK // self.d + 1
         parts = [slice(low, low + rows) for low in range(0, n, rows)]
-        threads = n_threads() if len(parts) > 1 and n * d >= PARALLEL_ABOVE else 1
+        is_large = len(parts) > 1 and n * self.d >= PARALLEL_ABOVE
+        threads = n_threads() if is_large else 1
         if threads == 1:
             return [work(part) for part in parts]
         with ThreadPoolExecutor(threads) as pool:
             return list(pool.map(work, parts))
 
+    def _along(self, V, X):
+        # Linear predictors of rows X at parameters or directions V, shape (K, rows).
+        return V[: self.d].T @ X.T + V[self.d :].sum(axis=0)[:, None]
+
     def outer_gradient(self):
         """As `Model.outer_gradient`, shape (d + 1, K)."""
-        X = self.X
         theta = self.coefficients.astype(self.X.dtype)
         self.Z = np.empty_like(self.Y)
         self.residuals = np.empty_like(self.Y)
+        n_intercepts = int(self.problem.fit_intercept)
 
         def gradient(at):
-            Z = self.Z[at]
+            X = self.X[at]
             R = self.residuals[at]
-            np.add((theta[1:].T @ X[at].T).T, theta[0], out=Z)
-            np.subtract(self.link.mean(Z), self.Y[at], out=R)
+            self.Z[at] = self._along(theta, X).T
+            np.subtract(self.link.mean(self.Z[at]), self.Y[at], out=R)
             R = self.share[at] * R
             # faster than X.T @ R
-            return np.concatenate([R.sum(axis=0, dtype=np.float64)[None], (R.T @ X[at]).T])
+            of_features = (R.T @ X).T
+            of_intercept = R.sum(axis=0, dtype=np.float64, keepdims=True)
+            return np.concatenate([of_features, of_intercept[:n_intercepts]])
 
-        G = sum(self._blocks(gradient))
-        G[0] *= self.intercept
-        return G
+        return sum(self._blocks(gradient))
 
     def mean_loss(self):
         """As `Model.mean_loss`."""
@@ -342,31 +332,31 @@ class GLM(Model):
             return self.ihvp.solve(self.hessian_product, G)
         inside = self._inside(G)
         l2 = self.l2 + self.ihvp.damping
-        start = self._inside(self._last) if self._reweighted and self._last is not None else None
+        start = None
+        if self._reweighted and self._last is not None:
+            start = self._inside(self._last)
         V = self._solve(inside, 10 * self.tol, self.ihvp.damping, start)
         if not isinstance(self.span, Features):
-            V = np.concatenate([V[:1], self.span.lift(V[1:] - inside[1:] / l2) + G[1:] / l2])
+            r = self.span.rank
+            of_features = self.span.lift(V[:r] - inside[:r] / l2) + G[: self.d] / l2
+            V = np.concatenate([of_features, V[r:]])
         self._last = V
         return V
 
     def hessian_product(self, V):
         """As `Model.hessian_product`."""
+        r = self.span.rank
         inside = self._inside(V)
         image = self._product(inside)
-        return np.concatenate(
-            [image[:1], self.span.lift(image[1:] - self.l2 * inside[1:]) + self.l2 * V[1:]]
-        )
+        of_features = self.span.lift(image[:r] - self.l2 * inside[:r]) + self.l2 * V[: self.d]
+        return np.concatenate([of_features, image[r:]])
 
     def row_slopes(self, V):
         """As `Model.row_slopes`."""
-        X = self.X
         V = V.astype(self.X.dtype)
-        intercept = self.X.dtype.type(self.intercept)
 
         def slopes(at):
-            return (self.residuals[at].T * (V[1:].T @ X[at].T + intercept * V[0][:, None])).sum(
-                axis=0
-            )
+            return (self.residuals[at].T * self._along(V, self.X[at])).sum(axis=0)
 
         return np.concatenate(self._blocks(slopes))
 
@@ -376,52 +366,62 @@ class GLM(Model):
         """As `Model.predicted_gains`; for several outputs, the mean of their blocks stands for the
         Hessian."""
         s = len(self)
-        l2 = self.l2
+        r = self.span.rank
         link = self.link
         X = self.rows(candidates)
         A = self.design(X)
         # the step is H^-1 a_k t_k' + q / s with q = H^-1 (penalty * theta)
         q = self._solve(self.penalty * self.theta, 10 * self.tol)
         B = self._precondition(A.T)
-        leverage = np.einsum("kp,pk->k", A, B)
-        if isinstance(self.span, Span):
-            squares = (
-                np.ravel(X.multiply(X).sum(axis=1)) if issparse(X) else np.einsum("kj,kj->k", X, X)
-            )
-            leverage += np.maximum(squares - np.einsum("kj,kj->k", A[:, 1:], A[:, 1:]), 0.0) / l2
+        leverage = np.einsum("kp,pk->k", A, B) + self._outside(X, A[:, :r])
         P = link.mean(self.Z[candidates].astype(np.float64))
         rhs = P - self.Y[candidates] - link.curve(P, A @ q) / s
         system = s * np.eye(P.shape[1]) + link.hessians(P) * leverage[:, None, None]
         t = np.linalg.solve(system, rhs[:, :, None])[:, :, 0]
-        slope = np.sum(t * (X @ self.direction[1:] + self.intercept * self.direction[0]), axis=1)
+        slope = np.sum(t * self._along(self.direction, X).T, axis=1)
         slope += np.sum(self._inside(self.gradient) * q) / s
-        link, u, P, S, AS = self._outer_sample()
-        if isinstance(self.span, Span):
-            B[1:] -= A[:, 1:].T / l2
-            M = AS @ B.astype(AS.dtype) + dense(S @ X.T.astype(AS.dtype)) / AS.dtype.type(l2)
-        else:
-            M = AS @ B.astype(AS.dtype)
+        sample = self._outer_sample()
+        M = self._sample_products(sample, X, A, B)
         # logits of the sample move by M_ik t_k + (AS q)_i / s
-        t = t.astype(AS.dtype)
-        own = AS @ q.astype(AS.dtype) / s
-        pull = u[:, None] * link.curve(P, own)
+        t = t.astype(M.dtype)
+        own = sample.A @ q.astype(M.dtype) / s
+        pull = sample.u[:, None] * sample.link.curve(sample.P, own)
         cross = np.einsum("ik,ik->k", M, pull @ t.T)
-        curvature = (
-            np.einsum("ik,ik->k", np.square(M), u[:, None] * link.forms(P, t))
-            + 2 * cross
-            + np.sum(own * pull)
-        )
+        forms = sample.u[:, None] * sample.link.forms(sample.P, t)
+        curvature = np.einsum("ik,ik->k", np.square(M), forms) + 2 * cross + np.sum(own * pull)
         return predicted_decrease(slope, curvature.astype(np.float64), free_weights)
+
+    def _outside(self, X, inside):
+        # What the part of rows X outside of the span adds to their leverages, shape (k,).
+        if isinstance(self.span, Features):
+            return 0.0
+        if issparse(X):
+            squares = np.ravel(X.multiply(X).sum(axis=1))
+        else:
+            squares = np.einsum("kj,kj->k", X, X)
+        return np.maximum(squares - np.einsum("kj,kj->k", inside, inside), 0.0) / self.l2
+
+    def _sample_products(self, sample, X, A, B):
+        # Products of the sample's rows with the inverse Hessian times candidates X, which have the
+        # coordinates A and the products B in the span, shape (sample, k).
+        if isinstance(self.span, Features):
+            return sample.A @ B.astype(sample.A.dtype)
+        r = self.span.rank
+        dtype = sample.A.dtype
+        B[:r] -= A[:, :r].T / self.l2
+        outside = dense(sample.X @ X.T.astype(dtype)) / dtype.type(self.l2)
+        return sample.A @ B.astype(dtype) + outside
 
     def weight_quadratic(self):
         """As `Model.weight_quadratic`; the slope is exact, the curvature takes the mean of the
         blocks (Equation 3)."""
-        slope = -np.einsum(
-            "sk,sk->s", self.R, self.A @ self._solve(self._inside(self.gradient), 10 * self.tol)
-        )
-        link, u, P, _, AS = self._outer_sample(growth=1.0)
-        M = (np.sqrt(u)[:, None] * AS) @ self._precondition(self.A.T).astype(AS.dtype)
-        parts = [(M * F).astype(np.float64) for F in link.factors(P, self.R.astype(AS.dtype))]
+        toward = self._solve(self._inside(self.gradient), 10 * self.tol)
+        slope = -np.einsum("sk,sk->s", self.R, self.A @ toward)
+        sample = self._outer_sample(growth=1.0)
+        dtype = sample.A.dtype
+        M = (np.sqrt(sample.u)[:, None] * sample.A) @ self._precondition(self.A.T).astype(dtype)
+        factors = sample.link.factors(sample.P, self.R.astype(dtype))
+        parts = [(M * F).astype(np.float64) for F in factors]
         return sum(part.T @ part for part in parts), slope
 
     @cached_property
@@ -429,30 +429,70 @@ class GLM(Model):
         share = self.data.sample_weight[self._sample]
         S = self.X[self._sample]
         if self.narrow:
-            S = np.asfortranarray(
-                np.column_stack([np.full(len(share), self.intercept, S.dtype), dense(S)])
-            )
+            S = np.asfortranarray(self.linear.design(S))
         return S, (share / share.sum()).astype(self.X.dtype)
 
     def _outer_sample(self, growth=1.1):
-        # Rows on which the curvature of the outer loss is known: (link, weights, means, features,
-        # design). For one output and few features they are as many as features, with the second
-        # moments of the sample.
+        # The rows on which the curvature of the outer loss is known. For one output and few
+        # features they are as many as features, with the second moments of the sample.
         S, u = self._sampled_rows
         if not self.narrow:
-            AS = self.design(S)
-            return self.link, u, self.link.mean(self.Z[self._sample]), S, AS
-        few = self.X.shape[1] <= FRESH
-        if few or self._sampled * growth <= len(self):
+            P = self.link.mean(self.Z[self._sample])
+            return _Sample(self.link, u, P, S, self.design(S))
+        if self.d <= FRESH or self._sampled * growth <= len(self):
             self._sampled = len(self)
-            root = np.sqrt(u * self.link.diagonal(self.link.mean(self.Z[self._sample])))[:, None]
-            scaled = S * root
-            G = (scaled.T @ scaled).astype(np.float64)
-            # G is singular to rounding
-            L, pivots, rank, _ = dpstrf(G, tol=1e-7 * G.diagonal().max(), lower=True)
-            root = np.empty((len(G), rank), dtype=np.float64 if few else self.X.dtype)
-            root[pivots - 1] = np.tril(L)[:, :rank]
-            self._outer = root
-        S = self._outer[1:].T
-        ones = np.ones(self._outer.shape[1], dtype=self._outer.dtype)
-        return SquaredLink(), ones, ones[:, None], S, self.design(S, self._outer[0])
+            self._outer = self._root_of_curvature(S, u)
+        root = self._outer
+        ones = np.ones(root.shape[1], dtype=root.dtype)
+        X = root[: self.d].T
+        A = np.hstack([self.span.coordinates(X), root[self.d :].T])
+        return _Sample(SquaredLink(), ones, ones[:, None], X, A)
+
+    def _root_of_curvature(self, S, u):
+        # A root, shape (d + 1, rank), of the outer curvature by one output's parameters.
+        P = self.link.mean(self.Z[self._sample])
+        scaled = S * np.sqrt(u * self.link.diagonal(P))[:, None]
+        G = (scaled.T @ scaled).astype(np.float64)
+        # G is singular to rounding
+        L, pivots, rank, _ = dpstrf(G, tol=1e-7 * G.diagonal().max(), lower=True)
+        dtype = np.float64 if self.d <= FRESH else self.X.dtype
+        root = np.empty((len(G), rank), dtype=dtype)
+        root[pivots - 1] = np.tril(L)[:, :rank]
+        return root
+
+
+class _Inner:
+    """The inner problem of a `GLM` at some parameters, as `climb` asks for it: the objective with a
+    minus."""
+
+    def __init__(self, model, theta, y):
+        self.model = model
+        self.theta = theta
+        self.y = y
+        self.Z = model.A @ theta
+        penalty = 0.5 * np.vdot(model.penalty * theta, theta)
+        self.value = -float(model.weights @ model.link.loss(self.Z, y) + penalty)
+
+    def step(self):
+        """As `GLM.newton_step`."""
+        return self.model.newton_step(self.theta, self.Z, self.y)
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """Rows on which the curvature of the outer loss is known.
+
+    Attributes
+    ----------
+    link : Link
+    u : weights, shape (k,)
+    P : means, shape (k, K)
+    X : features, shape (k, d)
+    A : the rows in coordinates, shape (k, p)
+    """
+
+    link: Any
+    u: np.ndarray
+    P: np.ndarray
+    X: Any
+    A: np.ndarray

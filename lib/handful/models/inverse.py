@@ -12,6 +12,41 @@ from handful.options import Count, NonNegative, Options, check_options, number
 _SAFETY = 1.05
 
 
+def conjugate_gradients(product, v, rest, *, enough, max_iter, precondition=np.asarray):
+    """A solution of ``H v = g`` by preconditioned conjugate gradients.
+
+    Parameters
+    ----------
+    product : function, v -> H v for a positive definite H; they end where it is not
+    v, rest : where to start, and g - H v there
+    enough : the size of a residual at which to stop
+    max_iter : int, products
+    precondition : function, g -> about v
+
+    Returns
+    -------
+    v : of the shape of g
+    size : of the residual that is left, its product with what `precondition` makes of it
+    """
+    direction = precondition(rest)
+    size = np.vdot(rest, direction)
+    for _ in range(max_iter):
+        if size <= enough:
+            break
+        image = product(direction)
+        curvature = np.vdot(direction, image)
+        if curvature <= 0:
+            break
+        length = size / curvature
+        v = v + length * direction
+        rest = rest - length * image
+        toward = precondition(rest)
+        before = size
+        size = np.vdot(rest, toward)
+        direction = toward + (size / before) * direction
+    return v, size
+
+
 class InverseHessian(Options):
     """Base class: a way to solve ``(H + damping I) v = g``. `Exact` ones are solved by the
     problem's own means."""
@@ -63,25 +98,11 @@ class ConjugateGradients(InverseHessian):
 
     def solve(self, product, g):
         """As `InverseHessian.solve`; ends early where the Hessian is singular to rounding."""
-        product = self._damped(product)
-        v = np.zeros_like(g)
-        r = g.copy()
-        p = r.copy()
-        square = np.vdot(r, r)
-        enough = self.tol**2 * square
-        for _ in range(self.n_steps):
-            if square <= enough:
-                break
-            Hp = product(p)
-            curvature = np.vdot(p, Hp)
-            if curvature <= 0:
-                break
-            length = square / curvature
-            v += length * p
-            r -= length * Hp
-            square, before = np.vdot(r, r), square
-            p = r + (square / before) * p
-        return v
+        enough = self.tol**2 * np.vdot(g, g)
+        zero = np.zeros_like(g)
+        return conjugate_gradients(
+            self._damped(product), zero, g, enough=enough, max_iter=self.n_steps
+        )[0]
 
 
 class NeumannSeries(InverseHessian):

@@ -8,8 +8,7 @@ from sklearn.utils.multiclass import type_of_target
 
 from handful.checks import check_magnitude, check_memory, check_number, check_vector, signed_labels
 from handful.models.glm import GLM
-from handful.models.linear_model import LinearModel
-from handful.models.links import LogisticLink, PoissonLink, SoftmaxLink, SquaredLink
+from handful.models.links import LinearModel, LogisticLink, PoissonLink, SoftmaxLink, SquaredLink
 from handful.models.problem import Problem
 from handful.options import number
 from handful.types import Table

@@ -8,6 +8,10 @@ import numpy as np
 
 from handful.checks import ConvergenceError
 
+# Steps are halved to this share of their length.
+SHORTEST = 1e-12
+WAY_OUT = "centre and scale the columns of X, or penalise more"
+
 
 def bordered(value, slope, H):
     """An expansion of its parts."""
@@ -24,9 +28,75 @@ def quadratic(H):
     return expansion
 
 
+def climb(at, theta, *, max_iter, share, slack):
+    """Newton's method towards a maximum: steps that are halved until they lead upwards.
+
+    Parameters
+    ----------
+    at : function of parameters, which gives an object with the function's `value` there and a
+        method `step()`: a step and the slope along it, or None where no step is needed any more
+    theta : parameters, where to start
+    max_iter : int, steps
+    share : of what its slope promises, that a step must bring
+    slack : share of the value by which it may fall all the same, by rounding
+
+    Returns
+    -------
+    theta : parameters
+    here : what `at` gives there; None where so many steps did not suffice
+    """
+    here = at(theta)
+    for _ in range(max_iter):
+        onward = here.step()
+        if onward is None:
+            return theta, here
+        step, slope = onward
+        length = 1.0
+        there = at(theta + step)
+        allowed = slack * abs(here.value)
+        while not there.value - here.value >= share * length * slope - allowed:
+            length /= 2
+            # nothing on the way is higher, as on a ridge where the slope jumps
+            if length < SHORTEST:
+                return theta, here
+            there = at(theta + length * step)
+        theta = theta + length * step
+        here = there
+    return theta, None
+
+
+class Expanded:
+    """A function of parameters (p,) at some of them, of which an expansion is known.
+
+    Attributes
+    ----------
+    value : of the function
+    root : shape (p, p), with ``root @ root.T`` minus the inverse Hessian
+    last : shape (p,), a step that is too short to be checked; zero as long as there is none
+    """
+
+    def __init__(self, expansion, enough):
+        self.value = expansion[0, 0]
+        self.last = 0.0
+        self._expansion = expansion
+        self._enough = enough
+
+    def step(self):
+        """A Newton step and what it promises; None where that is not more than enough."""
+        if not np.isfinite(self._expansion).all():
+            raise ConvergenceError(f"not a number on the way to a mode: {WAY_OUT}.")
+        slope = self._expansion[0, 1:]
+        self.root = root_of_inverse(self._expansion[1:, 1:])
+        step = self.root @ (self.root.T @ slope)
+        gain = slope @ step
+        if gain <= self._enough:
+            self.last = step
+            return None
+        return step, gain
+
+
 def newton(expansion, theta, *, enough=1e-10, max_iter=100):
-    """A maximum of a function that has an `expansion`, by Newton steps that are halved until they
-    lead upwards.
+    """A maximum of a function that has an `expansion`, by Newton's method.
 
     Parameters
     ----------
@@ -47,28 +117,16 @@ def newton(expansion, theta, *, enough=1e-10, max_iter=100):
     """
     # a long step may leave what floats can hold
     with np.errstate(all="ignore"):
-        now = expansion(theta)
-        for _ in range(max_iter):
-            if not np.isfinite(now).all():
-                break
-            root = root_of_inverse(now[1:, 1:])
-            step = root @ (root.T @ now[0, 1:])
-            gain = now[0, 1:] @ step
-            length = 1.0
-            if gain <= enough:
-                return now[0, 0], theta + step, root
-            new = expansion(theta + step)
-            while not new[0, 0] - now[0, 0] >= 1e-4 * length * gain - enough * abs(now[0, 0]):
-                length /= 2
-                # nothing on the way is higher, as on a ridge where the slope jumps
-                if length < 1e-12:
-                    return now[0, 0], theta, root
-                new = expansion(theta + length * step)
-            theta = theta + length * step
-            now = new
-    raise ConvergenceError(
-        f"no mode in {max_iter} Newton steps: centre and scale the columns of X, or penalise more."
-    )
+        theta, end = climb(
+            lambda theta: Expanded(expansion(theta), enough),
+            theta,
+            max_iter=max_iter,
+            share=1e-4,
+            slack=enough,
+        )
+    if end is None:
+        raise ConvergenceError(f"no mode in {max_iter} Newton steps: {WAY_OUT}.")
+    return end.value, theta + end.last, end.root
 
 
 def root_of_inverse(H):

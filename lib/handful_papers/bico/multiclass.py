@@ -144,8 +144,8 @@ def split(data, *, n_train, n_validation, seed):
 
 
 def train(X, y, weights, l2, classes):
-    """Parameters (1 + d, classes) of exactly solved multinomial logistic regression, the
-    intercept's row first.
+    """Parameters (d + 1, classes) of exactly solved multinomial logistic regression, the
+    intercept's row last.
 
     Parameters
     ----------
@@ -169,10 +169,10 @@ def train(X, y, weights, l2, classes):
 def evaluate(theta, data):
     """Test accuracy and error in percent, and the mean training loss in nats, of `train`'s
     parameters."""
-    Z = data.X @ theta[1:] + theta[0]
+    Z = data.X @ theta[:-1] + theta[-1]
     top = Z.max(axis=1)
     loss = np.log(np.exp(Z - top[:, None]).sum(axis=1)) + top - Z[np.arange(len(Z)), data.y]
-    right = np.argmax(data.X_test @ theta[1:] + theta[0], axis=1) == data.y_test
+    right = np.argmax(data.X_test @ theta[:-1] + theta[-1], axis=1) == data.y_test
     return {"test_accuracy": 100.0 * float(right.mean()), "train_loss": float(loss.mean())}
 
 
@@ -190,7 +190,7 @@ def choose_penalty(data, penalties=PENALTIES):
             classes,
         )
         scores[l2] = float(
-            np.mean(np.argmax(data.X_val @ theta[1:] + theta[0], axis=1) == data.y_val)
+            np.mean(np.argmax(data.X_val @ theta[:-1] + theta[-1], axis=1) == data.y_val)
         )
     return max(scores, key=lambda l2: (scores[l2], l2))
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from handful.models import LeastSquares, Logistic, Poisson
-from handful.models.linear_model import LinearModel
+from handful.models.links import LinearModel
 from scipy import sparse
 from scipy.special import expit
 
