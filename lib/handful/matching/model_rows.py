@@ -10,9 +10,9 @@ import numpy as np
 from scipy.optimize import minimize
 
 from handful.matching.draws import stacked
+from handful.matching.importance_check import DrawsReport
 from handful.matching.likelihoods import ROWS, Likelihood
-from handful.matching.selector import MatchedCoreset
-from handful.matching.verdict import DrawsReport
+from handful.matching.matched_coreset import MatchedCoreset
 from handful.models.newton import bordered
 from handful.types import Seed
 
@@ -145,9 +145,7 @@ def nearby_mode(negative, p):
         start = rng.uniform(-NEAR_ZERO, NEAR_ZERO, p)
         if not np.isfinite(negative(start)[0]):
             continue
-        found = minimize(
-            negative, start, jac=True, method="L-BFGS-B", options={"maxiter": STEPS}
-        )
+        found = minimize(negative, start, jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
         if np.isfinite(found.fun) and np.isfinite(found.x).all():
             return found.x
     raise ValueError(

@@ -260,9 +260,7 @@ class NumPyroModel(WrittenModel):
         rows = self.taken(np.arange(min(FEW, self.n)))
         with in_64_bits():
             args, kwargs = self._filled(rows, len(rows[0]))
-            values = constrain_fn(
-                self.model_seeded, args, kwargs, self.unravel(jnp.asarray(theta))
-            )
+            values = constrain_fn(self.model_seeded, args, kwargs, self.unravel(jnp.asarray(theta)))
             return {name: np.asarray(value) for name, value in values.items()}
 
     def weighted(self, indices, weights):
