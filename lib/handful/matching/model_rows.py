@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 from handful.matching.draws import stacked
 from handful.matching.importance_check import DrawsReport
-from handful.matching.likelihoods import ROWS, Likelihood
+from handful.matching.likelihoods import LEAST_ROWS, Likelihood
 from handful.matching.matched_coreset import MatchedCoreset
 from handful.models.newton import bordered
 from handful.types import Seed
@@ -36,16 +36,20 @@ class WrittenModel(Likelihood):
 
     Attributes
     ----------
-    start : shape (p,), near a mode
+    near : shape (p,), close to a mode
     """
 
-    differentiable = True
-    start: np.ndarray
+    has_slopes = True
+    near: np.ndarray
 
     def __init__(self, n: int, shapes: dict[str, tuple[int, ...]]):
         super().__init__(self)
         self.n = n
         self.shapes = shapes
+
+    def start(self, rows):
+        """As `Likelihood.start`."""
+        return self.near
 
     def __call__(self, theta, X):
         return self.of_rows(theta, X[:, 0].astype(np.int64))
@@ -129,7 +133,7 @@ class WrittenModel(Likelihood):
 
 def padded(rows, w):
     """Numbers of rows and their weights, a power of two of them: few shapes for a compiler."""
-    count = max(ROWS, 1 << (len(rows) - 1).bit_length())
+    count = max(LEAST_ROWS, 1 << (len(rows) - 1).bit_length())
     pad = np.minimum(np.arange(count), len(rows) - 1)
     return rows[pad], np.append(w, np.zeros(count - len(rows)))
 
@@ -200,9 +204,9 @@ class ModelRows:
     def __init__(self, written: WrittenModel, **options: Any):
         self._written = written
         self._numbers = np.arange(written.n, dtype=float)[:, None]
-        self.coreset_ = MatchedCoreset(
-            written, at="posterior", prior=written.prior, start=written.start, **options
-        ).fit(self._numbers)
+        self.coreset_ = MatchedCoreset(written, at="posterior", prior=written.prior, **options).fit(
+            self._numbers
+        )
         self.indices_ = self.coreset_.indices_
         self.weights_ = self.coreset_.weights_
         self.kl_ = self.coreset_.kl_

@@ -74,10 +74,10 @@ class NumPyroModel(WrittenModel):
         super().__init__(n, shapes)
         self._compile()
         with in_64_bits():
-            flat, self.unravel = ravel_pytree(self._invert(self._anywhere()))
+            flat, self.unravel = ravel_pytree(jax.jit(self._anywhere)())
         self.p = len(flat)
         self._refuse_what_hangs_on_rows()
-        self.start = nearby_mode(self._negative(), self.p)
+        self.near = nearby_mode(self._negative(), self.p)
 
     # The rows of the arguments --------------------------------------------------------------------
 
@@ -170,10 +170,10 @@ class NumPyroModel(WrittenModel):
             return handlers.trace(handlers.substitute(seeded, **values)).get_trace(*args, **kwargs)
 
     def _anywhere(self):
-        """Values of the latent variables, constrained, somewhere in their support."""
+        """Unconstrained values of the latent variables, by name."""
         rows = self.taken(np.arange(min(FEW, self.n)))
         sites = self._trace(rows, len(rows[0]), substitute_fn=init_to_uniform)
-        return {name: sites[name]["value"] for name in self.shapes}
+        return self._inverse({name: sites[name]["value"] for name in self.shapes})
 
     # Densities ------------------------------------------------------------------------------------
 
@@ -205,12 +205,20 @@ class NumPyroModel(WrittenModel):
         self.model_seeded = handlers.seed(self.model, 0)
         self._of_rows = jax.jit(jax.vmap(of_rows, (0, None)))
         self._prior = jax.jit(jax.vmap(prior, (0, None)))
-        self._derivatives = [
-            jax.jit(f) for f in (weighted, jax.grad(weighted), jax.hessian(weighted))
-        ]
+
+        def derivatives(theta, rows, w):
+            slope, hessian = jax.grad(weighted), jax.hessian(weighted)
+            return weighted(theta, rows, w), slope(theta, rows, w), hessian(theta, rows, w)
+
+        def constrained(theta):
+            rows = self.taken(np.arange(min(FEW, self.n)))
+            args, kwargs = self._filled(rows, len(rows[0]))
+            return constrain_fn(self.model_seeded, args, kwargs, self.unravel(theta))
+
+        self._derivatives = jax.jit(derivatives)
+        self._constrained = jax.jit(constrained)
         self._slopes = jax.jit(jax.vmap(jax.grad(weighted), (0, None, None)))
         self._of_all = jax.jit(jax.value_and_grad(negative))
-        self._invert = jax.jit(self._inverse)
         self._inverses = jax.jit(jax.vmap(lambda draws: ravel_pytree(self._inverse(draws))[0]))
 
     def _inverse(self, draws):
@@ -230,7 +238,7 @@ class NumPyroModel(WrittenModel):
         """As `WrittenModel.derivatives_of`."""
         rows, w = padded(rows, w)
         with in_64_bits():
-            return tuple(np.asarray(f(theta, self.taken(rows), w)) for f in self._derivatives)
+            return tuple(np.asarray(part) for part in self._derivatives(theta, self.taken(rows), w))
 
     def slopes_of(self, theta, rows, w):
         """As `WrittenModel.slopes_of`."""
@@ -257,11 +265,8 @@ class NumPyroModel(WrittenModel):
 
     def constrained(self, theta):
         """As `WrittenModel.constrained`."""
-        rows = self.taken(np.arange(min(FEW, self.n)))
         with in_64_bits():
-            args, kwargs = self._filled(rows, len(rows[0]))
-            values = constrain_fn(self.model_seeded, args, kwargs, self.unravel(jnp.asarray(theta)))
-            return {name: np.asarray(value) for name, value in values.items()}
+            return {name: np.asarray(v) for name, v in self._constrained(theta).items()}
 
     def weighted(self, indices, weights):
         """As `WrittenModel.weighted`."""
@@ -277,20 +282,24 @@ class NumPyroModel(WrittenModel):
     def _refuse_what_hangs_on_rows(self):
         """Sites without an entry a row are priors, and the same whatever the rows."""
         count = min(FEW, self.n - 1)
-        theta = np.random.default_rng(0).uniform(-1, 1, self.p)
+        values = self.constrained(np.random.default_rng(0).uniform(-1, 1, self.p))
+        observed = {}
+
+        @jax.jit
+        def together(rows):
+            sums = {}
+            for name, site in self._trace(rows, count, data=values).items():
+                if site["type"] == "sample" and name not in self.row_axes:
+                    sums[name] = _log_prob(site).sum()
+                    observed[name] = site["is_observed"]
+            return sums
+
         with in_64_bits():
-            values = {k: jnp.asarray(v) for k, v in self.constrained(theta).items()}
-            first, last = (
-                self._trace(self.taken(rows), count, data=values)
-                for rows in (np.arange(count), np.arange(self.n - count, self.n))
-            )
-            for name, site in first.items():
-                if site["type"] != "sample" or name in self.row_axes:
-                    continue
-                here = float(_log_prob(site).sum())
-                there = float(_log_prob(last[name]).sum())
-                if abs(here - there) > SAME * (abs(here) + abs(there)):
-                    raise ValueError(_of_rows_together(name, site["is_observed"]))
+            first = together(self.taken(np.arange(count)))
+            last = together(self.taken(np.arange(self.n - count, self.n)))
+        for name, here in first.items():
+            if not np.allclose(here, last[name], rtol=SAME, atol=0):
+                raise ValueError(_of_rows_together(name, observed[name]))
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ class PyMCModel(WrittenModel):
         others = [term for term in terms if term not in self.terms]
         by_row = [_summed(graph) for graph, of_rows in zip(by_term, rows) if of_rows]
         self._compile(sum(by_row), model.logp(vars=[*model.free_RVs, *others]))
-        self.start = nearby_mode(self._negative, self.p)
+        self.near = nearby_mode(self._negative, self.p)
 
     def _shapes(self, n):
         """Shapes of the latent variables as draws have them."""
