@@ -286,7 +286,7 @@ class NumPyroModel(WrittenModel):
         observed = {}
 
         @jax.jit
-        def together(rows):
+        def together(rows, values):
             sums = {}
             for name, site in self._trace(rows, count, data=values).items():
                 if site["type"] == "sample" and name not in self.row_axes:
@@ -295,8 +295,8 @@ class NumPyroModel(WrittenModel):
             return sums
 
         with in_64_bits():
-            first = together(self.taken(np.arange(count)))
-            last = together(self.taken(np.arange(self.n - count, self.n)))
+            first = together(self.taken(np.arange(count)), values)
+            last = together(self.taken(np.arange(self.n - count, self.n)), values)
         for name, here in first.items():
             if not np.allclose(here, last[name], rtol=SAME, atol=0):
                 raise ValueError(_of_rows_together(name, observed[name]))
