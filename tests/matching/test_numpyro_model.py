@@ -164,12 +164,14 @@ TEN = [
 def chain(rows, n=400):
     """Draws, shape (n, p), of the posterior on the rows, unconstrained: by short chains, not by
     NUTS."""
+    from handful.matching.likelihood_sums import LikelihoodSums
     from handful.matching.pilot import find_pilot
-    from handful.matching.rows import Rows
 
     written = rows._written
     numbers = np.arange(written.n, dtype=float)[:, None]
-    few = Rows(written, numbers, None, np.ones(written.n)).take(rows.indices_, rows.weights_)
+    few = LikelihoodSums(written, numbers, None, np.ones(written.n)).restricted(
+        rows.indices_, rows.weights_
+    )
     pilot, log_prior, _ = find_pilot(few, written.prior, None)
     return pilot.chain(lambda t: few.sums(t) + log_prior(t), n, np.random.default_rng(1))
 

@@ -216,7 +216,7 @@ class ModelRows:
     def __repr__(self):
         return (
             f"{len(self.indices_)} of {self._written.n} rows; estimated divergence from the "
-            f"posterior of all rows {self.kl_:.1g} nats"
+            f"posterior of all rows {self.kl_:.1g} nats\n{self.coreset_.laplace_}"
         )
 
     def check(self, draws: Any) -> DrawsReport:
