@@ -2,7 +2,7 @@
 their check."""
 
 from handful.lazy import renamed_names
-from handful.matching.from_models import from_numpyro, from_pymc
+from handful.matching.from_models import from_log_lik, from_numpyro, from_pymc
 from handful.matching.importance_check import DrawsReport, check_log_weights
 from handful.matching.matched_coreset import MatchedCoreset
 from handful.matching.recombine import recombine
@@ -13,6 +13,7 @@ __all__ = [
     "MatchedCoreset",
     "Poisson",
     "check_log_weights",
+    "from_log_lik",
     "from_numpyro",
     "from_pymc",
     "recombine",

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
+from handful.checks import as_real, check_integer
 from handful.matching.draws import stacked
-from handful.matching.importance_check import DrawsReport
+from handful.matching.importance_check import DrawsReport, check_log_weights
 from handful.matching.likelihoods import LEAST_ROWS, Likelihood
 from handful.matching.matched_coreset import MatchedCoreset
+from handful.matching.recombine import recombine
 from handful.models.newton import bordered
-from handful.types import Seed
 
 # Half the range of the parameters where the search for a mode starts, its most steps, and how often
 # it starts.
@@ -158,20 +159,29 @@ def nearby_mode(negative, p):
     )
 
 
+def group(draws, name):
+    """A group of ArviZ's InferenceData or DataTree as a mapping of arrays; None of anything
+    else."""
+    if hasattr(draws, "children"):
+        draws = {child: draws[child] for child in draws.children}
+        found = draws.get(name)
+    else:
+        found = getattr(draws, name, None)
+    return None if found is None else getattr(found, "data_vars", found)
+
+
 def by_name(draws):
     """Arrays by name, of a dict, a sampler that has run, or ArviZ's InferenceData or DataTree."""
     if hasattr(draws, "get_samples"):
         return draws.get_samples(group_by_chain=True)
-    posterior = getattr(draws, "posterior", None)
-    if posterior is None and hasattr(draws, "children"):
-        posterior = draws["posterior"]
-    found = draws if posterior is None else posterior
-    if not hasattr(found, "keys"):
+    variables = group(draws, "posterior")
+    if variables is None:
+        variables = getattr(draws, "data_vars", draws)
+    if not hasattr(variables, "keys"):
         raise TypeError(
             "draws must be a dict of arrays, a sampler that has run, ArviZ's InferenceData or "
             f"DataTree, or an array of unconstrained parameters, got {type(draws).__name__}."
         )
-    variables = getattr(found, "data_vars", found)
     return {name: np.asarray(variables[name]) for name in variables}
 
 
@@ -245,6 +255,61 @@ class ModelRows:
         return self.coreset_.log_likelihood(stacked(self._written.flat(draws)), self._numbers)
 
 
-def written_rows(written: WrittenModel, size: int | None, tol: float, random_state: Seed):
-    """The `ModelRows` of a model."""
-    return ModelRows(written, size=size, tol=tol, random_state=random_state)
+class LogLikRows:
+    """Rows that keep log-likelihoods at some draws; made by `from_log_lik`.
+
+    Attributes
+    ----------
+    indices_, weights_ : the chosen rows, ascending, and their weights
+    residual_ : largest error of a sum that was matched, relative
+    """
+
+    def __init__(self, log_lik: Any, size: int):
+        values = by_row(log_lik)
+        check_integer("size", size, least=2)
+        some = np.linspace(0, len(values) - 1, min(size - 1, len(values))).astype(int)
+        ones = np.ones(values.shape[1])
+        # a sum and differences: draws that are near one another lose no digits
+        differences = values[some[1:]] - values[some[:1]]
+        features = np.column_stack([ones, values[some[0]], differences.T])
+        self._n = values.shape[1]
+        self.indices_, self.weights_, self.residual_ = recombine(features)
+
+    def check(self, log_lik: Any) -> DrawsReport:
+        """Whether the rows are fine at draws that were made on them: give log-likelihoods of all
+        rows there, as `from_log_lik` takes them.
+
+        Raises
+        ------
+        ValueError
+            for another number of rows, and less than 100 draws
+        """
+        values = by_row(log_lik)
+        if values.shape[1] != self._n:
+            raise ValueError(
+                f"log_lik must be of all {self._n} rows, got {values.shape[1]}: of the few rows "
+                "alone nothing can be said."
+            )
+        return check_log_weights(values.sum(1) - values[:, self.indices_] @ self.weights_)
+
+
+def by_row(log_lik):
+    """Log-likelihoods, shape (draws, n), of an array or of the group of ArviZ."""
+    variables = group(log_lik, "log_likelihood")
+    if variables is not None:
+        arrays = [np.asarray(variables[name]) for name in variables]
+        if len({array.shape[:3] for array in arrays}) != 1:
+            raise ValueError(
+                "log_lik must be of the same rows in each variable, got shapes "
+                f"{[array.shape for array in arrays]}."
+            )
+        # several variables of a row, or several columns of one
+        log_lik = sum(array.reshape(*array.shape[:3], -1).sum(-1) for array in arrays)
+    values = as_real(log_lik, "log_lik")
+    if values.ndim not in (2, 3) or not values.size:
+        raise ValueError(
+            f"log_lik must have shape (draws, n) or (chains, draws, n), got {values.shape}."
+        )
+    if not np.isfinite(values).all():
+        raise ValueError("log_lik must be finite: leave out draws that are impossible.")
+    return values.reshape(-1, values.shape[-1])
