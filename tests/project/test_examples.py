@@ -14,8 +14,6 @@ SHOWN_ELSEWHERE = {"Coreset", "Selector"}
 
 @pytest.mark.parametrize("name", MODULES)
 def test_the_examples_of_a_module_run(name):
-    if name == "handful.matching.pymc_model":
-        pytest.importorskip("pymc", reason="PyMC is no extra")
     failed, _ = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
     assert failed == 0
 

@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import Any
 
 from handful.matching.model_rows import LogLikRows, ModelRows
+from handful.matching.pymc_model import PyMCModel
 from handful.types import Seed
 
 
@@ -59,7 +60,15 @@ def from_numpyro(
     >>> len(rows.indices_), rows.kl_ < 1e-3
     (11, True)
     """
-    written = _module("numpyro_model", "numpyro").NumPyroModel(model, args, kwargs)
+    try:
+        home = import_module("handful.matching.numpyro_model")
+    except ModuleNotFoundError as error:
+        if error.name not in ("jax", "numpyro"):
+            raise
+        raise ImportError(
+            "from_numpyro needs numpyro: pip install 'handful[posterior]'."
+        ) from error
+    written = home.NumPyroModel(model, args, kwargs)
     return ModelRows(written, size=size, tol=tol, random_state=random_state)
 
 
@@ -100,8 +109,7 @@ def from_pymc(
     ...     idata = pm.sample(initvals=rows.start_)
     >>> print(rows.check(idata))  # doctest: +SKIP
     """
-    written = _module("pymc_model", "pymc").PyMCModel(model)
-    return ModelRows(written, size=size, tol=tol, random_state=random_state)
+    return ModelRows(PyMCModel(model), size=size, tol=tol, random_state=random_state)
 
 
 def from_log_lik(log_lik: Any, *, size: int = 500) -> LogLikRows:
@@ -137,12 +145,3 @@ def from_log_lik(log_lik: Any, *, size: int = 500) -> LogLikRows:
     'use the draws'
     """
     return LogLikRows(log_lik, size)
-
-
-def _module(name, package):
-    try:
-        return import_module(f"handful.matching.{name}")
-    except ModuleNotFoundError as error:
-        if error.name not in (package, "jax", "pytensor"):
-            raise
-        raise ImportError(f"from_{package} needs {package}: pip install {package}.") from error

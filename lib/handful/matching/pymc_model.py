@@ -4,15 +4,18 @@ transforms."""
 from typing import Any
 
 import numpy as np
-import pymc as pm
-import pytensor
-import pytensor.tensor as pt
-from pymc.model.fgraph import clone_model
-from pymc.variational.minibatch_rv import MinibatchRandomVariable
-from pytensor.graph.replace import vectorize_graph
-from pytensor.graph.traversal import ancestors, toposort
 
+from handful.lazy import LazyModule
 from handful.matching.model_rows import WrittenModel, nearby_mode
+
+pm = LazyModule("pymc")
+fgraph = LazyModule("pymc.model.fgraph")
+minibatch = LazyModule("pymc.variational.minibatch_rv")
+pytensor = LazyModule("pytensor")
+pt = LazyModule("pytensor.tensor")
+replace = LazyModule("pytensor.graph.replace")
+shaping = LazyModule("pytensor.tensor.shape")
+traversal = LazyModule("pytensor.graph.traversal")
 
 # Rows on which a part of the model is tried, and the share up to which it is that of all rows.
 FEW = 5
@@ -32,9 +35,13 @@ class PyMCModel(WrittenModel):
     ------
     ValueError
         for a model whose rows cannot be told apart or weighted, with the reason
+    TypeError
+        for what is no model of PyMC
     """
 
     def __init__(self, model: Any):
+        if not isinstance(model, pm.Model):
+            raise TypeError(f"model must be a pymc.Model, got {type(model).__name__}.")
         self.model = model
         self.value_vars = model.continuous_value_vars
         _refuse_variables(model)
@@ -115,7 +122,7 @@ class PyMCModel(WrittenModel):
             shape = (theta.shape[0], *value.shape)
             parts[variable] = pt.specify_shape(part.reshape(shape), (None, *value.shape))
             start += value.size
-        batched = vectorize_graph(output, parts)
+        batched = replace.vectorize_graph(output, parts)
         return pytensor.function([theta, *inputs], batched, on_unused_input="ignore")
 
     def _is_that_of_all(self, total):
@@ -183,7 +190,7 @@ class PyMCModel(WrittenModel):
     def weighted(self, indices, weights):
         """As `WrittenModel.weighted`: potentials of the chosen rows stand for the terms of all."""
         names = [term.name for term in self.terms]
-        model = clone_model(self.model)
+        model = fgraph.clone_model(self.model)
         shapes = self._function([d.shape for d in self.model.deterministics], of_values=False)()
         for deterministic, shape in zip(list(model.deterministics), shapes):
             # one a row is of all rows, and nothing that a chain needs
@@ -214,7 +221,7 @@ def _refuse_variables(model):
             f"the latent variables {names} are discrete: sum them out, for example by pm.Mixture."
         )
     for variable in model.observed_RVs:
-        if isinstance(variable.owner.op, MinibatchRandomVariable):
+        if isinstance(variable.owner.op, minibatch.MinibatchRandomVariable):
             raise ValueError(
                 f"the variable {variable.name!r} takes a subsample: leave pm.Minibatch and "
                 "total_size out, as the rows are chosen here."
@@ -242,11 +249,17 @@ def _data_of(variable):
 def _arrays_of_rows(graphs, n):
     """Data in graphs that have n rows, and their arrays."""
     found = {}
-    for variable in ancestors(graphs):
+    for variable in traversal.ancestors(graphs):
         data = _data_of(variable)
         if data is not None and np.ndim(data) > 0 and len(data) == n:
             found[variable] = data
     return found
+
+
+def _counts_rows(data, n):
+    """Whether a constant is a shape of which n is one length."""
+    is_shape = isinstance(data, np.ndarray) and data.ndim == 1 and data.dtype.kind == "i"
+    return is_shape and len(data) < n and n in data
 
 
 def _on_rows(graphs, n, rows):
@@ -261,11 +274,21 @@ def _on_rows(graphs, n, rows):
     arrays = _arrays_of_rows(graphs, n)
     if isinstance(rows, np.ndarray):
         made = {variable: pt.constant(data[rows]) for variable, data in arrays.items()}
+        count = pt.constant(len(rows))
     else:
         made = {variable: variable[rows] for variable in arrays}
-    for node in toposort(graphs):
+        count = rows.shape[0]
+    for variable in traversal.ancestors(graphs):
+        data = _data_of(variable)
+        # a shape that has the rows
+        if _counts_rows(data, n):
+            made[variable] = pt.stack([count if k == n else pt.constant(k) for k in data])
+    for node in traversal.toposort(graphs):
         inputs = [made.get(variable, variable) for variable in node.inputs]
-        if any(new is not old for new, old in zip(inputs, node.inputs)):
+        if isinstance(node.op, shaping.SpecifyShape):
+            # of all rows
+            made[node.outputs[0]] = inputs[0]
+        elif any(new is not old for new, old in zip(inputs, node.inputs)):
             # static shapes are found anew
             made.update(zip(node.outputs, node.op.make_node(*inputs).outputs))
     return [made.get(graph, graph) for graph in graphs]
