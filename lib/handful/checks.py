@@ -6,8 +6,10 @@ No other module calls scikit-learn's own checks of rows, so that all rows are `r
 import operator
 import os
 from contextlib import contextmanager
+from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from scipy import sparse
@@ -25,6 +27,48 @@ LIMITS = {
     "below": (operator.lt, "less than"),
     "most": (operator.le, "at most"),
 }
+
+
+@dataclass(frozen=True)
+class Accepts:
+    """What a selector accepts of the rows that it chooses from.
+
+    Attributes
+    ----------
+    y : what the selector makes of y. "unread": nothing, so that labels may be missing, or several a
+        row, and are not handed on; "optional": it looks at y where it is given; "targets": it needs
+        it; "classes": it needs it, and it holds classes; "two classes": at least two of them, and
+        rows of a single class, such as a chunk of a stream, go to `_select_one_class`
+    sparse : whether X may be sparse
+    dtypes : types of X; others are converted to the first
+    values : whether the values of X are looked at; else words, categories and missing values pass,
+        and X comes as it is
+    """
+
+    y: Literal["unread", "optional", "targets", "classes", "two classes"] = "optional"
+    sparse: bool = False
+    dtypes: tuple = (np.float64, np.float32)
+    values: bool = True
+
+    @property
+    def needs_y(self):
+        """Whether y may not be None."""
+        return self.y in ("targets", "classes", "two classes")
+
+    @property
+    def reads_y(self):
+        """Whether y is looked at where it is given."""
+        return self.y != "unread"
+
+    @property
+    def classes(self):
+        """Whether y holds classes."""
+        return self.y in ("classes", "two classes")
+
+
+def accepts_of(selector):
+    """What a selector declares that it accepts; the default for one that is no `Selector`."""
+    return getattr(selector, "_accepts", Accepts())
 
 
 class ConvergenceError(ValueError):

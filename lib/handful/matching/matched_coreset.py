@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from handful.blocks import Blocks, as_blocks
 from handful.checks import (
+    Accepts,
     as_array,
     check_labels,
     check_magnitude,
@@ -46,6 +47,7 @@ from handful.matching.recombine import pursue
 from handful.models import Logistic, Problem
 from handful.models.links import LogisticLink, PoissonLink, SquaredLink
 from handful.options import Count, Positive
+from handful.plans import Plan
 from handful.progress import tell_once
 from handful.rows import is_blocks
 from handful.tables import join_rows, take_rows
@@ -84,6 +86,16 @@ PENALTY_FACTORS = (0.1, 1.0, 10.0)
 TUNED_FACTORS = (0.01, 10.0)
 # Share of `tol` that the error of a cross-validated curve may reach.
 CURVE_SHARE = 0.1
+
+
+class _SumOverBlocks(Plan):
+    """Equations of the rows are summed over all blocks, as over rows in memory."""
+
+    def select(self, selector, blocks, rng):
+        return selector._select(blocks, None, None, rng)
+
+    def rows_per_block(self, selector, blocks):
+        return PER_BLOCK // blocks.d
 
 
 class MatchedCoreset(Selector):
@@ -201,7 +213,7 @@ class MatchedCoreset(Selector):
     random_state: Seed = None
 
     _ranks = False
-    _dtypes = (np.float64,)
+    _plan = _SumOverBlocks()
 
     def take(self, X: Table, *arrays: Any) -> list[Any]:
         """As `Selector.take`; with `folds` followed by the fold of each row, shape (m,)."""
@@ -353,16 +365,16 @@ class MatchedCoreset(Selector):
         return Logistic() if self.problem is None else self.problem
 
     @property
-    def _needs_y(self):
-        return getattr(self._problem(), "needs_y", not callable(self.problem))
+    def _accepts(self):
+        problem = self._problem()
+        y = "optional"
+        if getattr(problem, "needs_y", not callable(self.problem)):
+            y = "classes" if getattr(problem, "classifies", False) else "targets"
+        return Accepts(y, dtypes=(np.float64,))
 
     @property
     def _by_scale(self):
         return isinstance(self.at, str) and self.at == "path"
-
-    @property
-    def _classifies(self):
-        return getattr(self._problem(), "classifies", False)
 
     def _check_targets(self, y, dtype):
         likelihood(self._problem(), y)
@@ -407,18 +419,12 @@ class MatchedCoreset(Selector):
 
     def _rows(self, X, y, sample_weight):
         if isinstance(X, Blocks):
-            X = X.at_least(self._rows_per_block(X))
+            X = X.at_least(self._plan.rows_per_block(self, X))
             y, sample_weight = (join_rows(values) for values in zip(*X.map(_sides)))
             sample_weight = check_sample_weight(sample_weight, X.n)
         y = without_absent(y, sample_weight)
         model, y = likelihood(self._problem(), y, getattr(self, "classes_", None))
         return LikelihoodSums(model, X, y, sample_weight)
-
-    def _rows_per_block(self, blocks):
-        return PER_BLOCK // blocks.d
-
-    def _select_blocks(self, blocks, rng):
-        return self._select(blocks, None, None, rng)
 
     def _select(self, X, y, sample_weight, rng):
         self.classes_ = None
