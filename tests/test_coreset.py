@@ -236,7 +236,7 @@ def test_what_a_selector_declares_is_what_fit_takes(rng):
     with pytest.raises(ValueError, match="Declared requires y to be passed"):
         Declared().fit(X)
     stream = MergeReduce(Declared(), size=2, leaf_size=4)
-    with pytest.raises(ValueError, match="Declared requires y to be passed"):
+    with pytest.raises(ValueError, match="MergeReduce requires y to be passed"):
         stream.partial_fit(X)
     assert Declared()._check_X_y(X, X[:, 0])[0].dtype == np.float32
     rows, y = Declared()._check_X_y(sparse.csr_matrix(X), X[:, 0])

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import check_random_state, validation
+from sklearn.utils import check_random_state, get_tags, validation
 from sklearn.utils.multiclass import type_of_target
 
 from handful.rows import are_names, check_in_memory, is_files, physical_memory
@@ -64,6 +64,15 @@ class Accepts:
     def classes(self):
         """Whether y holds classes."""
         return self.y in ("classes", "two classes")
+
+
+def check_has_y(selector, y):
+    """ValueError where y is None for a selector whose tags say that it needs one."""
+    if y is None and get_tags(selector).target_tags.required:
+        raise ValueError(
+            f"{type(selector).__name__} requires y to be passed, but the target y is None: which "
+            "points it selects depends on y."
+        )
 
 
 def accepts_of(selector):

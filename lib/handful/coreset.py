@@ -14,6 +14,7 @@ from handful.checks import (
     Accepts,
     as_generator,
     check_coreset,
+    check_has_y,
     check_magnitude,
     check_sample_weight,
     check_size,
@@ -282,11 +283,7 @@ class Selector(Options):
             dtype=list(self._accepts.dtypes),
             reset=reset,
         )
-        if y is None and self._accepts.needs_y:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None: "
-                "it selects the points on which a model of y can be trained."
-            )
+        check_has_y(self, y)
         labels = y if self._accepts.reads_y else None
         if not self._accepts.values:
             labels = None if labels is None else validate_data(self, y=labels)

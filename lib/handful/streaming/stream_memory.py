@@ -14,6 +14,7 @@ from handful.blocks import as_blocks
 from handful.checks import (
     accepts_of,
     as_generator,
+    check_has_y,
     check_sample_weight,
     checked_shape,
     validate_data,
@@ -244,6 +245,7 @@ class StreamMemory(Options):
 
     def _checked_rows(self, X, y):
         """X as an array or CSR matrix, and y as an array, both of what the stream accepts."""
+        check_has_y(self, y)
         first = not hasattr(self, "n_features_in_")
         if self._accepts.values or is_numeric(X):
             X, y = self._checked_numbers(X, y, first)
@@ -260,12 +262,10 @@ class StreamMemory(Options):
 
     def _checked_numbers(self, X, y, first):
         rules = dict(reset=first, accept_sparse="csr", ensure_min_samples=0)
-        if y is None:
-            X = validate_data(self, X, **rules)
-        elif self._accepts.reads_y:
+        if y is not None and self._accepts.reads_y:
             X, y = validate_data(self, X, y, **rules)
         else:
-            X = validate_data(self, X, "no_validation", **rules)
+            X = validate_data(self, X, **rules)
         if X.dtype.kind not in "biuf":
             raise ValueError(f"X must hold real numbers, got dtype {X.dtype}.")
         return X, y
