@@ -26,6 +26,7 @@ HOWTOS = {
     "million_rows": {"stride": 4, "n_clusters": 100},
     "sample_on_rows": {"n": 6000, "n_steps": 1000},
     "semantic_duplicates": {"n": 20_000, "n_clusters": 60},
+    "shap_background": {"n_pool": 300, "n_pilots": 96, "n_explained": 2},
     "svm_on_a_stream": {"n_seeds": 2},
     "torch_dataloader": {"n_epochs": 4, "n_seeds": 1},
     "tune_on_ten_million_rows": {"n": 24_000, "n_files": 4, "n_penalties": 5},
@@ -42,6 +43,10 @@ HOLDS = {
     ),
     "svm_on_a_stream": "runs.groupby('memory')['excess'].median().idxmin() == 'SVM coreset'",
     "semantic_duplicates": "recall > 0.9 and precision > 0.9",
+    "shap_background": (
+        "error['matched'] < 0.5 * min(error['random'], error['shap.kmeans']) and "
+        "all(matched < random for random, matched in off.values())"
+    ),
     "grid_search": "runs['accuracy lost'].between(0, 0.05).all()",
     "inverted_file": (
         "recall.iloc[-1].min() > 0.85 and (same['VCGMM'] > same['faiss'] - "

@@ -13,8 +13,10 @@ from scipy.linalg import eigh
 
 from handful.baselines.cube import cube_sample
 from handful.baselines.stratified import codes, column_of, names_of
+from handful.checks import Accepts
 from handful.coreset import SizedSelector
 from handful.options import integer
+from handful.plans import ChooseAgain
 from handful.tables import as_array, is_missing, take_rows
 
 MAX_COLUMNS = 2000
@@ -93,11 +95,10 @@ class BalancedCoreset(SizedSelector):
     True
     """
 
-    _takes_sparse = True
-    _reads = False
-    _draws = True
+    _accepts = Accepts(sparse=True, values=False)
     # the rounding of many small draws would add up
-    _draws_by_share = False
+    _plan = ChooseAgain()
+    _draws = True
     _ranks = False
 
     _: KW_ONLY
