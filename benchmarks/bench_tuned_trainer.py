@@ -23,12 +23,10 @@ import numpy as np
 from _harness import Bench
 from handful import AnyEstimatorCoreset
 from handful.bilevel.candidate_scoring import held_out_loss
-from handful.checks import MAX_SEED
-from handful_papers.own.any_trainer import Task, baseline, prepare
+from handful_papers.own.any_trainer import GRIDS, N_FOLDS, baseline, best_draw, prepare, tuned
 from joblib import Memory
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
 TABLES = ("cod_rna", "covtype_subset", "susy_subset", "phishing")
 # rows to choose from and to test on, at most
@@ -36,17 +34,12 @@ ROWS = 10_000
 TEST_ROWS = 5_000
 SIZE = 200
 SEEDS = range(5)
-FOLDS = 3
 TRIALS = dict(n_draws=6, n_exchanges=14)
 # The three choices of proxies are trained, too.
 TRAININGS = 3 + sum(TRIALS.values())
 TRAINERS = {
     "boosting": HistGradientBoostingClassifier(random_state=0),
     "forest": RandomForestClassifier(random_state=0),
-}
-GRIDS = {
-    "boosting": {"max_iter": [10, 30, 100], "min_samples_leaf": [5, 20]},
-    "forest": {"min_samples_leaf": [1, 3, 10]},
 }
 # The ways to get rows, in the order of the table.
 ARMS = {
@@ -67,36 +60,6 @@ GAINS = {
     "tuning chosen rows": ("chosen, tuned", "chosen"),
     "all rows with defaults, over chosen and tuned": ("all", "chosen, tuned"),
 }
-
-
-def minus_loss(model, X, y, sample_weight=None):
-    return -held_out_loss(model, X, y, sample_weight)
-
-
-def tuned(trainer, X, y, weights, seed):
-    """The trainer with the options that a search on these rows finds."""
-    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
-    search = GridSearchCV(
-        TRAINERS[trainer], GRIDS[trainer], scoring=minus_loss, cv=folds, refit=False
-    )
-    search.fit(X, y, sample_weight=weights)
-    return clone(TRAINERS[trainer]).set_params(**search.best_params_)
-
-
-def best_draw(model, task, seed):
-    """The best of as many stratified draws as the choice trains, by the loss on as many rows held
-    out: (rows, weights)."""
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(len(task.y))
-    held, rest = np.split(order, [len(order) // 3])
-    pool = Task(task.X[rest], task.y[rest], task.X[held], task.y[held])
-    found = []
-    for draw_seed in rng.integers(MAX_SEED, size=TRAININGS).tolist():
-        rows, weights, _ = baseline("stratified", pool, SIZE, draw_seed)
-        loss = test_loss(model, pool, rows, weights)
-        found.append((loss, rest[rows], weights * (len(order) / len(rest))))
-    _, rows, weights = min(found, key=lambda draw: draw[0])
-    return rows, weights
 
 
 def test_loss(model, task, rows, weights):
@@ -127,17 +90,16 @@ def run(trainer, table, seed):
 
     rows, weights, _ = baseline("stratified", task, SIZE, seed)
     one = rows, weights
-    model = timed("the search", tuned, trainer, task.X[rows], task.y[rows], weights, seed)
+    model, _ = timed("the search", tuned, trainer, task, SIZE, seed, {})
     every_row = np.arange(len(task.y)), np.ones(len(task.y))
+    drawn, *_ = timed("the draws, tuned", best_draw, model, task, SIZE, seed, TRAININGS)
     losses = {
         "one": test_loss(default, task, *one),
         "chosen": test_loss(
             default, task, *timed("the choice, defaults", chosen, default, task, seed)
         ),
         "one, tuned": test_loss(model, task, *one),
-        "best, tuned": test_loss(
-            model, task, *timed("the draws, tuned", best_draw, model, task, seed)
-        ),
+        "best, tuned": test_loss(model, task, *drawn),
         "chosen, tuned": test_loss(
             model, task, *timed("the choice, tuned", chosen, model, task, seed)
         ),
@@ -203,8 +165,8 @@ def main():
             test_rows=TEST_ROWS,
             size=SIZE,
             seeds=list(SEEDS),
-            folds=FOLDS,
-            grids=GRIDS,
+            folds=N_FOLDS,
+            grids={trainer: GRIDS[trainer] for trainer in TRAINERS},
             trials=TRIALS,
         ),
         options=options,

@@ -28,7 +28,7 @@ from handful.rows import (
     RowBlocks,
     Rows,
     are_names,
-    check_no_plan,
+    check_not_lazy,
     is_blocks,
     is_dask,
     is_files,
@@ -96,7 +96,7 @@ class Blocks(RowBlocks):
         verbose: bool = False,
         keep: Any = None,
     ) -> None:
-        check_no_plan(X, y, sample_weight)
+        check_not_lazy(X, y, sample_weight)
         self._dask = import_module("dask") if is_dask(X, y, sample_weight) else None
         files = is_files(X) or are_names(X)
         make = of_dask if self._dask else of_files if files else of_arrays

@@ -120,7 +120,9 @@ def compare(
     score = check_scoring(estimator, scoring)
     X, y, test = _readable_data(X, y, test)
     classes = _repeat(y) and kind_of(estimator) != "regressor"
-    baselines = {UNIFORM: UniformCoreset()} | ({STRATIFIED: StratifiedCoreset()} if classes else {})
+    baselines = {UNIFORM: UniformCoreset()}
+    if classes:
+        baselines[STRATIFIED] = StratifiedCoreset()
     # these may fail
     unasked = baselines.keys() - named.keys()
     methods = {name: baselines[name] for name in baselines if name in unasked} | named
@@ -131,47 +133,55 @@ def compare(
         )
     seeds = _listed_seeds(seeds)
     sizes = None if sizes is None else _listed("sizes", sizes)
+    fit = _Fit(estimator, trainer, score)
+    bought = named if controls else {}
     rows: list = []
     caught: dict = {}
     try:
-        fit = _Fit(estimator, trainer, score)
-        bought = named if controls else {}
         for row in _measure(
             methods, bought, fit, X, y, sizes, seeds, test, test_size, classes, verbose
         ):
             rows.append(row)
-            for warning in row.pop("warnings"):
-                place = (warning.category, warning.filename, warning.lineno)
-                caught.setdefault(place, (warning, {}))[1][len(rows)] = row["method"]
+            _keep_warnings(caught, row, len(rows))
         found = _comparison(rows, methods, scoring)
-        nothing = {
-            name: own["error"].iloc[0] or "every score is NaN"
-            for name, own in found.frame.groupby("method", sort=False)
-            if own["score"].isna().all()
-        }
-        if found.frame["score"].isna().all():
-            with words_named(X):
-                raise ValueError(
-                    "No method got a score: "
-                    f"{next(iter(nothing.values()))}{_cure(nothing.values(), scoring)}"
-                )
-        for name, error in nothing.items():
-            if name not in {*unasked, BEST_DRAW, MORE_ROWS}:
-                raise ValueError(f"{name} gave no score at all: {error}")
+        with words_named(X):
+            _check_scored(found.frame, scoring, {*unasked, BEST_DRAW, MORE_ROWS})
         return found
     except BaseException as error:
         if rows:
             vars(error)["comparison"] = _comparison(rows, methods, scoring)
             error.add_note(
                 f"compare: the {len(rows)} fits that had finished are on this exception, as its "
-                "attribute comparison; "
-                "at a prompt it is sys.last_value.comparison."
+                "attribute comparison; at a prompt it is sys.last_value.comparison."
             )
         raise
     finally:
         for warning, fits in caught.values():
             whose = f"{len(fits)} of {len(rows)} fits, of {', '.join(dict.fromkeys(fits.values()))}"
             warnings.warn(f"in {whose}: {warning.message}", warning.category, stacklevel=2)
+
+
+def _keep_warnings(caught, row, number):
+    """Note which fits, by number and method, gave each warning, once for its place in the code."""
+    for warning in row.pop("warnings"):
+        place = (warning.category, warning.filename, warning.lineno)
+        fits = caught.setdefault(place, (warning, {}))[1]
+        fits[number] = row["method"]
+
+
+def _check_scored(frame, scoring, may_fail):
+    """ValueError where no method has a score, or one that was asked for has none."""
+    errors = {
+        name: own["error"].iloc[0] or "every score is NaN"
+        for name, own in frame.groupby("method", sort=False)
+        if own["score"].isna().all()
+    }
+    if frame["score"].isna().all():
+        first = next(iter(errors.values()))
+        raise ValueError(f"No method got a score: {first}{_cure(errors.values(), scoring)}")
+    for name, error in errors.items():
+        if name not in may_fail:
+            raise ValueError(f"{name} gave no score at all: {error}")
 
 
 def _check_trainer(estimator, scoring):

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, check_memory
 from handful.blocks import rowwise
 from handful.checks import (
     MAX_SEED,
+    accepts_of,
     as_generator,
     check_array,
     check_labels,
@@ -315,7 +316,7 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         of_rows = row_array(X) if isinstance(X, list | tuple) else X
         # texts and images are as the estimator has them
         table = len(getattr(of_rows, "shape", (0, 0))) == 2
-        if table and not is_blocks(X) and not getattr(self.selector, "_reads", True) and not words:
+        if table and not is_blocks(X) and not accepts_of(self.selector).values and not words:
             finite = "allow-nan" if takes.allow_nan else True
             check_array(X, accept_sparse=True, ensure_all_finite=finite, estimator=self)
         return X, y

@@ -1,6 +1,7 @@
 """`Bar`: what long work shows while it runs."""
 
 import multiprocessing
+import os
 import sys
 import threading
 
@@ -50,3 +51,20 @@ class Bar(tqdm):
 def _works_for_another():
     is_worker = multiprocessing.parent_process() is not None
     return is_worker or threading.current_thread() is not threading.main_thread()
+
+
+# Kinds of advice that were given in this process.
+_told = set()
+
+
+def tell_once(kind, line):
+    """A line of advice on stderr, one of each kind in a process, from the main thread alone.
+
+    Advice is what a user may do instead; what may be wrong is a warning. ``TQDM_DISABLE=1`` hides
+    it, as it does bars.
+    """
+    is_silent = _works_for_another() or sys.stderr is None or os.environ.get("TQDM_DISABLE")
+    if kind in _told or is_silent:
+        return
+    _told.add(kind)
+    Bar.write(line, file=sys.stderr)

@@ -7,7 +7,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from handful_papers.committed import FIGURES, whole_record
-from handful_papers.entries import GPU, figure_entry, names
+from handful_papers.entries import GPU, NOT_PROTOCOL, figure_entry, names
 from handful_papers.executed import tidy
 from handful_papers.parameters import NOTEBOOKS, cell_parameters
 from handful_papers.provenance import commit, expected_hash, write_atomically
@@ -110,10 +110,14 @@ def _plan(name, profile):
 
 def stale(record, run):
     """Why a record would come out otherwise now, "" if it is current: its parameters or its quick
-    numbers changed."""
+    numbers changed.
+
+    Parameters that find nothing, such as the device and the number of processes, may differ.
+    """
     before = record["parameters"]
     now = run.parameters
-    differ = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
+    keys = sorted({*before, *now} - {*NOT_PROTOCOL})
+    differ = [key for key in keys if before.get(key) != now.get(key)]
     if differ:
         return f"parameters {', '.join(differ)} changed"
     return "" if record["expected"] == expected_hash(run.name) else "its quick numbers moved"

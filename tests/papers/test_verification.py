@@ -9,8 +9,9 @@ import pytest
 from handful_papers import verification
 from handful_papers.committed import FIGURES, judge_again
 from handful_papers.parameters import NOTEBOOKS
-from handful_papers.provenance import to_json
+from handful_papers.provenance import expected_hash, to_json
 from handful_papers.records import read_record
+from handful_papers.run import Planned, stale
 from handful_papers.verification import OLDER, changed, hashes, unverified, vouch_for
 
 ITEM = "svm/fig04_sensitivities"
@@ -106,3 +107,21 @@ def test_a_notebook_with_other_cells_and_a_commit_of_no_history_are_told(record)
     vouch_for(record, executed)
     told = unverified(record, read_record(record))
     assert told == "fig04_sensitivities.ipynb is not a run of the notebook at its commit"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("n_jobs", 16, ""),
+        ("device", "cuda", ""),
+        ("show", None, ""),
+        ("n_seeds", 6, "parameters n_seeds changed"),
+        ("unheard_of", 1, "parameters unheard_of changed"),
+    ],
+)
+def test_a_record_of_other_processes_or_another_device_is_current_and_of_other_seeds_is_not(
+    key, value, reason
+):
+    planned = Planned(ITEM, "laptop", {}, {"n_seeds": 3, "n_jobs": 1, "device": None}, 1.0)
+    made = {"parameters": planned.parameters | {key: value}, "expected": expected_hash(ITEM)}
+    assert stale(made, planned) == reason

@@ -39,7 +39,7 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in SOU
 # list.
 BOTTOM = (
     "version types lazy progress tables forms rows torch_data checks options sources scales blocks "
-    "parts coreset trainers estimator linalg"
+    "parts plans coreset trainers estimator linalg"
 )
 ABOVE = """models baselines matching svm sensitivity proxies bilevel attribution clustering
 sampling streaming continual active dictionary comparison_table compare data cli"""

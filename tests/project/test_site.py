@@ -19,23 +19,34 @@ PAGES = [
 ]
 PAGES += [*sorted(DOCS.glob("[ms]*/*.md")), *sorted(DOCS.glob("howto/*.ipynb"))]
 HOWTOS = {
+    "benchmark_items": {"n_questions": 1000, "n_new": 20, "n_repeats": 8},
     "grid_search": {"n_train": 800, "n_chosen": 120, "n_seeds": 1},
     "inverted_file": {"n": 20_000, "n_clusters": 200, "n_queries": 500},
     "label_next": {"n_rounds": 2, "n_seeds": 1},
     "million_rows": {"stride": 4, "n_clusters": 100},
     "sample_on_rows": {"n": 6000, "n_steps": 1000},
     "semantic_duplicates": {"n": 20_000, "n_clusters": 60},
+    "shap_background": {"n_pool": 300, "n_pilots": 96, "n_explained": 2},
     "svm_on_a_stream": {"n_seeds": 2},
     "torch_dataloader": {"n_epochs": 4, "n_seeds": 1},
     "tune_on_ten_million_rows": {"n": 24_000, "n_files": 4, "n_penalties": 5},
 }
 # What must hold of the numbers at these sizes, with room for the noise between machines.
 HOLDS = {
+    "benchmark_items": (
+        "len(set(to_ask)) == n_asked and found['held']['balanced, regression'] > 0.88 and "
+        "found['error']['balanced, regression'] < found['error']['random, mean'] and "
+        "abs(off[0]) < 0.01"
+    ),
     "million_rows": (
         "rows[0]['error'] < 1.2 * rows[1]['error'] and assigned < 1.05 * rows[0]['error']"
     ),
     "svm_on_a_stream": "runs.groupby('memory')['excess'].median().idxmin() == 'SVM coreset'",
     "semantic_duplicates": "recall > 0.9 and precision > 0.9",
+    "shap_background": (
+        "error['matched'] < 0.5 * min(error['random'], error['shap.kmeans']) and "
+        "all(matched < random for random, matched in off.values())"
+    ),
     "grid_search": "runs['accuracy lost'].between(0, 0.05).all()",
     "inverted_file": (
         "recall.iloc[-1].min() > 0.85 and (same['VCGMM'] > same['faiss'] - "

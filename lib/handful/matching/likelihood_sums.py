@@ -145,7 +145,8 @@ def _of_block(block, model, reduce, method, args, weighted, own):
     X = np.asarray(block.X, float)
     columns = own[:2] if weighted else own[:1]
     found = []
-    step = max(1, PART // (len(args[0]) * max(1, model.n_outputs)) if args else PART)
+    width = len(args[0]) * max(1, model.n_outputs) if args else 1
+    step = max(1, PART // max(1, width))
     for part in (slice(a, a + step) for a in range(0, len(X), step)):
         found.append(
             getattr(model, method)(*args, X[part], *(c if c is None else c[part] for c in columns))

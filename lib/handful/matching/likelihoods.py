@@ -431,6 +431,8 @@ def with_noise(model):
 
 def likelihood(problem, y, classes=None):
     """The `Likelihood` of a problem, and the targets as it takes them."""
+    if isinstance(problem, Likelihood):
+        return problem, y
     if isinstance(problem, Problem):
         kind = LinearLikelihood if isinstance(problem, LinearProblem) else ProblemLikelihood
         found = kind(problem, y, classes)

@@ -1,5 +1,6 @@
 """MatchedCoreset: rows whose weighted log-likelihoods are those of all rows where it counts."""
 
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY
@@ -12,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from handful.blocks import Blocks, as_blocks
 from handful.checks import (
+    Accepts,
     as_array,
     check_labels,
     check_magnitude,
@@ -35,14 +37,18 @@ from handful.matching.folds import (
     where_to_match,
 )
 from handful.matching.importance_check import DrawsReport, check_log_weights, normalised
+from handful.matching.laplace import LaplaceReport
 from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.likelihoods import likelihood
 from handful.matching.path import optima_of_penalties, path_excess
-from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot, starting_points
+from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot, jittered, starting_points
+from handful.matching.pilot_faults import check_alone, flat_parameters, jumping
 from handful.matching.recombine import pursue
 from handful.models import Logistic, Problem
 from handful.models.links import LogisticLink, PoissonLink, SquaredLink
 from handful.options import Count, Positive
+from handful.plans import Plan
+from handful.progress import tell_once
 from handful.rows import is_blocks
 from handful.tables import join_rows, take_rows
 from handful.types import Seed, Table
@@ -56,6 +62,14 @@ MIN_EFFECTIVE_SHARE = 0.5
 MIN_EFFECTIVE_DRAWS = 20
 # Rows are worth choosing if they are at most this share of all.
 MAX_ROW_SHARE = 1 / 3
+# Equations are doubled where the divergence is more than so many times what it may be.
+FAR_OFF = 4.0
+# Otherwise they grow by this factor, so that their number hardly hangs on the draws.
+NEARBY_STEP = 1.25
+# A jump of the log-likelihood is looked for near so many points around the start.
+N_LOOKS = 8
+# Below so many rows a handful hardly pays.
+FEW_ROWS = 10_000
 # Blocks are joined up to so many entries.
 PER_BLOCK = 1 << 20
 # More equations are not taken unasked, as time grows with their cube.
@@ -72,6 +86,16 @@ PENALTY_FACTORS = (0.1, 1.0, 10.0)
 TUNED_FACTORS = (0.01, 10.0)
 # Share of `tol` that the error of a cross-validated curve may reach.
 CURVE_SHARE = 0.1
+
+
+class _SumOverBlocks(Plan):
+    """Equations of the rows are summed over all blocks, as over rows in memory."""
+
+    def select(self, selector, blocks, rng):
+        return selector._select(blocks, None, None, rng)
+
+    def rows_per_block(self, selector, blocks):
+        return PER_BLOCK // blocks.d
 
 
 class MatchedCoreset(Selector):
@@ -109,7 +133,7 @@ class MatchedCoreset(Selector):
         torch or JAX array; -inf or NaN where the parameters are impossible
     at : "path", "posterior" or an array, see above
     size : most rows; None takes what the equations need: for "posterior" two for each of its p (p +
-        3) / 2 first- and second-order terms (fewer where columns never occur together), doubled
+        3) / 2 first- and second-order terms (fewer where columns never occur together), and more
         until `kl_` is at most `tol`. Fewer rows than terms, or than parameters in the array, come
         as near as matching pursuit finds; the path refuses them
     folds : for "path" of linear problems: into how many folds the rows are drawn, each with its
@@ -138,6 +162,9 @@ class MatchedCoreset(Selector):
         draws that were not matched; NaN where too few of them count, for other `at`, and for
         `LeastSquares`, whose sums are kept exactly
     modes_ : "posterior": shape (M, p), the modes found, the highest first
+    laplace_ : "posterior": what the Gaussian at the modes gives with importance weights, and
+        whether that suffices (`handful.matching.laplace.LaplaceReport`); None for other `at`, and
+        for `LeastSquares`
     folds_ : with `folds`, int array, shape (m,), the fold of each chosen row; `row_folds_` of
         shape (n,) holds that of every row
     curve_error_ : with `folds`, the largest difference of a mean held-out loss (nats) from that of
@@ -186,7 +213,7 @@ class MatchedCoreset(Selector):
     random_state: Seed = None
 
     _ranks = False
-    _dtypes = (np.float64,)
+    _plan = _SumOverBlocks()
 
     def take(self, X: Table, *arrays: Any) -> list[Any]:
         """As `Selector.take`; with `folds` followed by the fold of each row, shape (m,)."""
@@ -338,16 +365,16 @@ class MatchedCoreset(Selector):
         return Logistic() if self.problem is None else self.problem
 
     @property
-    def _needs_y(self):
-        return getattr(self._problem(), "needs_y", not callable(self.problem))
+    def _accepts(self):
+        problem = self._problem()
+        y = "optional"
+        if getattr(problem, "needs_y", not callable(self.problem)):
+            y = "classes" if getattr(problem, "classifies", False) else "targets"
+        return Accepts(y, dtypes=(np.float64,))
 
     @property
     def _by_scale(self):
         return isinstance(self.at, str) and self.at == "path"
-
-    @property
-    def _classifies(self):
-        return getattr(self._problem(), "classifies", False)
 
     def _check_targets(self, y, dtype):
         likelihood(self._problem(), y)
@@ -392,18 +419,12 @@ class MatchedCoreset(Selector):
 
     def _rows(self, X, y, sample_weight):
         if isinstance(X, Blocks):
-            X = X.at_least(self._rows_per_block(X))
+            X = X.at_least(self._plan.rows_per_block(self, X))
             y, sample_weight = (join_rows(values) for values in zip(*X.map(_sides)))
             sample_weight = check_sample_weight(sample_weight, X.n)
         y = without_absent(y, sample_weight)
         model, y = likelihood(self._problem(), y, getattr(self, "classes_", None))
         return LikelihoodSums(model, X, y, sample_weight)
-
-    def _rows_per_block(self, blocks):
-        return PER_BLOCK // blocks.d
-
-    def _select_blocks(self, blocks, rng):
-        return self._select(blocks, None, None, rng)
 
     def _select(self, X, y, sample_weight, rng):
         self.classes_ = None
@@ -412,6 +433,7 @@ class MatchedCoreset(Selector):
             check_size(self.size, int(np.count_nonzero(rows.weights)), len(rows.weights))
         self.kl_ = float("nan")
         self.parameters_ = None
+        self.laplace_ = None
         self.classes_ = rows.model.classes
         n_moments = (rows.blocks.d + 2) * (rows.blocks.d + 3) // 2
         if self.folds is not None:
@@ -448,6 +470,8 @@ class MatchedCoreset(Selector):
             most = max(self.size, MAX_PURSUIT_EQUATIONS) - 1
             if len(theta) > most:
                 theta = theta[np.linspace(0, len(theta) - 1, most).astype(int)]
+        if not rows.model.n_outputs:
+            check_alone(rows, theta[:1])
         self.parameters_ = theta
         return self._match(rows, 1 + len(theta), "values_at", theta)
 
@@ -521,27 +545,58 @@ class MatchedCoreset(Selector):
         return models[np.argmax(errors)]
 
     def _posterior(self, rows, rng):
+        began = time.perf_counter()
         n = np.count_nonzero(rows.weights)
-        (pilot, log_prior, counts) = find_pilot(rows, self.prior, self.start)
+        jumps = self._looked_at(rows)
+        pilot, log_prior, counts = find_pilot(rows, self.prior, self.start)
         self.modes_ = rows.model.outer(pilot.modes)
         pairs = np.argwhere(np.tril(counts > 0))
         p = len(counts)
         if np.count_nonzero(np.diag(counts) < min(3, n)) > max(3, n / 20):
             raise ValueError(
                 "parameters that belong to one or two rows each, such as a latent variable for "
-                "every row, are not "
-                "supported: sample on all rows."
+                "every row, are not supported: sample on all rows."
             )
         n_terms = p + len(pairs)
+        held = pilot.draws(N_HELDOUT, rng)
+        full = rows.sums(held)
+        drawn = pilot.log_density(held)
+        self.laplace_ = LaplaceReport.of(
+            rows.model.outer(held), full + log_prior(held) - drawn, time.perf_counter() - began
+        )
+        self._advise(n, n_terms)
+        found = self._until_near(rows, pilot, log_prior, pairs, (held, full, drawn), rng)
+        why = self._doubts(n, n_terms)
+        if len(jumps):
+            self.kl_ = float("nan")
+            why = (
+                f"the log-likelihood jumps with parameters {jumps}, so that it has no slope there, "
+                "and draws around a mode say nothing of it: make it smooth (a steep sigmoid), or "
+                "sum such a parameter out"
+            )
+        elif not rows.model.n_outputs and (flat := flat_parameters(rows, log_prior, pilot)):
+            why = (
+                f"the posterior is flat along a direction of parameters {flat}: give a proper "
+                "prior, or fix one of them"
+            )
+        if why:
+            warnings.warn(
+                f"{why}; these rows may miss the posterior: `check` says it of the draws.",
+                stacklevel=4,
+            )
+        return found
+
+    def _until_near(self, rows, pilot, log_prior, pairs, heldout, rng):
+        """Rows that are matched at more and more draws, until the divergence is at most `tol`."""
+        n = np.count_nonzero(rows.weights)
+        n_terms = pilot.modes.shape[1] + len(pairs)
+        held, full, drawn = heldout
         most = min(MAX_EQUATIONS, max(3, int(MAX_ROW_SHARE * n)))
         n_equations = self.size or min(2 * n_terms + 1, most)
         if n_equations < n_terms and 2 * n_terms < MAX_PURSUIT_EQUATIONS:
             n_equations = 2 * n_terms + 1
-        held = pilot.draws(N_HELDOUT, rng)
         few = None
         enough = (self.size or n_equations) > n_terms
-        full = rows.sums(held)
-        drawn = pilot.log_density(held)
         while True:
             expand = (
                 not few
@@ -561,7 +616,7 @@ class MatchedCoreset(Selector):
             else:
                 theta = pilot.draws(n_draws, rng, inflation=INFLATION, on_segment=ON_SEGMENT)
             # a function may have a bounded support
-            if not rows.model.n_outputs:
+            if not rows.model.n_outputs and n_draws:
                 theta = theta[np.isfinite(rows.sums(theta))]
             matched_at = np.vstack([pilot.modes[:1], theta])
             self.parameters_ = rows.model.outer(matched_at)
@@ -575,26 +630,45 @@ class MatchedCoreset(Selector):
             )
             again = enough and not few and n_effective < MIN_EFFECTIVE_SHARE * N_HELDOUT
             few = now if few or again else None
-            if not again:
-                if self.size is not None or not self.kl_ > self.tol or 2 * n_equations > most:
-                    break
-                n_equations = 2 * n_equations - 1
-        self._warn(n, n_terms, self.size or n_equations)
-        return found
+            if again:
+                continue
+            far = self.kl_ > FAR_OFF * self.tol
+            more = int((2 if far else NEARBY_STEP) * n_equations)
+            if self.size is not None or not self.kl_ > self.tol or more > most:
+                return found
+            n_equations = more
 
-    def _warn(self, n, n_terms, m):
-        why = None
-        if 2 * n_terms > MAX_ROW_SHARE * n:
-            why = f"it hardly pays: {2 * n_terms} equations would be wanted for {n} rows"
-        elif m < n_terms + 2:
-            why = f"{m} rows are fewer than the {n_terms} first- and second-order terms and two"
-        elif self.size is None and not self.kl_ <= self.tol:
-            why = f"the estimated divergence is {self.kl_:.2g}, and not at most tol={self.tol:g}"
-        if why:
-            warnings.warn(
-                f"{why}; these rows may miss the posterior: `check` says it of the draws.",
-                stacklevel=5,
+    def _looked_at(self, rows):
+        """Numbers of the parameters with which the log-likelihood jumps; refused where it looks at
+        the rows beside a row."""
+        if rows.model.n_outputs:
+            return []
+        start = starting_points(rows, self.start)
+        check_alone(rows, np.vstack([start[:1], jittered(start[0])]))
+        near = np.vstack([start[:1], jittered(start[0], N_LOOKS)])
+        return np.flatnonzero(jumping(rows, near)).tolist()
+
+    def _advise(self, n, n_terms):
+        """Say where a handful does not pay, once in a process."""
+        if self.laplace_.suffices:
+            tell_once("laplace", f"MatchedCoreset: {self.laplace_}.")
+        elif n < FEW_ROWS:
+            tell_once(
+                "few rows",
+                f"MatchedCoreset: of {n} rows a chain on all of them costs little more than one "
+                f"on {2 * n_terms + 1}; below some {FEW_ROWS:,} rows a handful hardly pays.",
             )
+
+    def _doubts(self, n, n_terms):
+        """Why the rows may miss the posterior, or nothing."""
+        m = self.size or self.n_equations_
+        if 2 * n_terms > MAX_ROW_SHARE * n:
+            return f"it hardly pays: {2 * n_terms} equations would be wanted for {n} rows"
+        if m < n_terms + 2:
+            return f"{m} rows are fewer than the {n_terms} first- and second-order terms and two"
+        if self.size is None and not self.kl_ <= self.tol:
+            return f"the estimated divergence is {self.kl_:.2g}, and not at most tol={self.tol:g}"
+        return ""
 
     def _match(self, rows, n_equations, equations, *args, exactly=False):
         n_equations *= rows.n_folds

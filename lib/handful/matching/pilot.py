@@ -11,6 +11,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
 from handful.checks import ConvergenceError, as_real, check_vector
+from handful.matching.pilot_faults import is_peak
 from handful.models.newton import bordered, newton
 from handful.progress import Bar
 
@@ -22,6 +23,9 @@ ON_SEGMENT = 0.1
 APART = 1.0
 # of differences, in deviations
 WIDTH = 0.02
+# points around a start that are looked at as well, and how far from it they are
+N_JITTERED = 3
+JITTER = 0.3
 # chains beside one another; their steps before the draws, and between two
 CHAINS = 200
 WARM_UP = 1000
@@ -114,25 +118,35 @@ def find_pilot(rows, prior, start):
         where no mode is found
     """
     starts = rows.model.inner(starting_points(rows, start))
-    found = []
-    modes = []
-    counts = rows.moved_together(starts[0])
+    # what is concave in linear predictors is the same wherever it is looked at
+    others = starts[:0] if rows.model.n_outputs else jittered(starts[0])
+    counts = np.max([rows.moved_together(theta) for theta in [starts[0], *others]], axis=0)
     if not counts.any():
         raise ValueError(
-            f"the log-likelihood of no row changes with any parameter near the start {starts[0]}: "
-            "start elsewhere, at "
-            "random values of deviation .3 for example; a function of steps has no slope to be "
-            "matched."
+            f"the log-likelihood of no row changes with any parameter near the start {starts[0]}, "
+            "nor at random values around it: start elsewhere; a function of steps has no slope to "
+            "be matched."
         )
     log_prior, of_prior = prior_of(rows.model, prior, starts)
     if rows.model.has_slopes:
         of_rows = rows.expansion
     else:
         of_rows = differences(rows.sums, np.argwhere(np.tril(counts > 0)))
-    for start in starts:
-        with suppress(ConvergenceError):
-            found.append(newton(lambda theta: of_rows(theta) + of_prior(theta), start))
-    for _, mode, root in sorted(found, key=lambda end: -end[0]):
+
+    def log_density(theta):
+        return rows.sums(theta) + log_prior(theta)
+
+    def peaks(starts):
+        found = []
+        for start in starts:
+            with suppress(ConvergenceError):
+                found.append(newton(lambda theta: of_rows(theta) + of_prior(theta), start))
+        if rows.model.n_outputs:
+            return found
+        return [end for end in found if is_peak(log_density, *end[1:])]
+
+    modes = []
+    for _, mode, root in sorted(peaks(starts) or peaks(others), key=lambda end: -end[0]):
         if all(np.linalg.norm(solve_triangular(r, mode - m, lower=True)) > APART for m, r in modes):
             modes.append((mode, np.linalg.cholesky(root @ root.T)))
     if not modes:
@@ -141,6 +155,12 @@ def find_pilot(rows, prior, start):
             "narrower prior."
         )
     return Pilot(*zip(*modes)), log_prior, counts
+
+
+def jittered(start, n=N_JITTERED):
+    """Points around a start, shape (n, p), the same whenever they are asked for."""
+    moves = np.random.default_rng(0).normal(size=(n, len(start)))
+    return start + JITTER * np.maximum(1.0, np.abs(start)) * moves
 
 
 def starting_points(rows, start):

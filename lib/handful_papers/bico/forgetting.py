@@ -1,6 +1,7 @@
 """Rows that a classifier forgets while it is trained."""
 
 import numpy as np
+from handful.checks import Accepts
 from handful.coreset import Selector
 from scipy.special import softmax
 
@@ -49,8 +50,7 @@ class ForgettingEvents(Selector):
     events_ : shape (n,), the `forgetting_events` of every row
     """
 
-    _needs_y = True
-    _takes_sparse = True
+    _accepts = Accepts("classes", sparse=True)
 
     def __init__(
         self, size=100, *, n_epochs=20, batch_size=32, learning_rate=1.0, random_state=None

@@ -7,6 +7,7 @@ selection of k, and for `FRCL`, which exchanges rows, the best k of its m.
 
 import numpy as np
 from handful.baselines.herding import Herding, _EqualWeights, herd, unit_rows
+from handful.checks import Accepts
 from scipy.special import entr, softmax
 
 
@@ -65,7 +66,7 @@ class ICaRL(Herding):
     weights_ : shape (m,), equal, adding up to the total sample_weight
     """
 
-    _reads_y = True
+    _accepts = Accepts()
 
     def _order(self, X, y, sample_weight, rng):
         if y is None:

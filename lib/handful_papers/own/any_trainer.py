@@ -1,7 +1,10 @@
 """A handful for any trainer: `AnyEstimatorCoreset` against draws and proxies, six trainers, real
 data.
 
-Rare classes must be common enough that a uniform draw of the smallest size holds one of their rows.
+Trainers are tuned at the size first, by a short search on one draw, and all methods get the trainer
+so tuned: defaults are meant for thousands of rows, and boosting overfits two hundred. On more rows
+than the size they keep the defaults. Seconds are those of one thread. Rare classes must be common
+enough that a uniform draw of the smallest size holds one of their rows.
 """
 
 import tempfile
@@ -15,6 +18,8 @@ from handful.bilevel.candidate_scoring import class_weights, held_out_loss
 from handful.checks import MAX_SEED
 from handful.data import load, standardise
 from handful.proxies import NTK, RBF, Nystrom, TreeLeaves
+from handful.trainers import kind_of, weighted_fit
+from sklearn.base import clone
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     HistGradientBoostingClassifier,
@@ -22,9 +27,10 @@ from sklearn.ensemble import (
 )
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import average_precision_score
+from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
-from sklearn.utils.validation import has_fit_parameter
+from threadpoolctl import threadpool_limits
 
 from handful_papers.claims import Evidence
 from handful_papers.own import METHODS
@@ -38,6 +44,18 @@ TRAINERS = {
     "neighbours": ("5 nearest neighbours", KNeighborsClassifier),
     "ridge": ("Ridge", Ridge),
 }
+# What is searched on the rows of one draw. Weights add up to all rows, so that C and alpha are
+# those of all rows.
+GRIDS = {
+    "logistic": {"C": [0.001, 0.01, 0.1, 1.0]},
+    "boosting": {"max_iter": [10, 30, 100], "min_samples_leaf": [5, 20]},
+    "forest": {"min_samples_leaf": [1, 3, 10]},
+    "network": {"alpha": [1e-4, 0.1, 10.0]},
+    "neighbours": {"n_neighbors": [5, 10, 20]},
+    "ridge": {"alpha": [1.0, 10.0, 100.0, 1000.0]},
+}
+# of a search
+N_FOLDS = 3
 CHOICE = "for_estimator"
 # what the choice is measured by
 BASELINES = ("uniform", "stratified", "balanced", "kmeans++")
@@ -88,15 +106,44 @@ def regression(task, column):
     )
 
 
+def untuned(trainer, shortened):
+    """A trainer with its defaults, but for options that make it quicker: trainer -> options."""
+    return TRAINERS[trainer][1]().set_params(**shortened.get(trainer, {}))
+
+
+def tuned(trainer, task, size, seed, shortened):
+    """The trainer as a search tunes it on one stratified draw of `size` rows, and what that found,
+    in words.
+
+    The draw is that of the method "stratified", so that it favours no choice.
+    """
+    model = untuned(trainer, shortened)
+    regresses = trainer == "ridge"
+    indices, weights, _ = baseline("stratified", task, size, seed, regresses=regresses)
+    folds = (KFold if regresses else StratifiedKFold)(N_FOLDS, shuffle=True, random_state=seed)
+    search = GridSearchCV(model, GRIDS[trainer], scoring=_minus_loss, cv=folds, refit=False)
+    weighted_fit(search).train(search.fit, task.X[indices], task.y[indices], weights)
+    found = ", ".join(f"{name}={value:g}" for name, value in search.best_params_.items())
+    return model.set_params(**search.best_params_), found
+
+
+def _minus_loss(model, X, y, sample_weight=None):
+    return -held_out_loss(model, X, y, sample_weight)
+
+
+@threadpool_limits.wrap(limits=1)
 def size_rows(
     dataset,
     size,
     seed,
     *,
     trainers,
+    shortened,
     targets,
     n,
     n_test,
+    n_draws,
+    n_exchanges,
 ):
     """Every baseline and the choice made for the trainer, at one size, for every trainer: rows for
     a sweep.
@@ -106,50 +153,37 @@ def size_rows(
     dataset, seed, n, n_test : as in `prepare`
     size : int, points m
     trainers : list of str, keys of `TRAINERS`
+    shortened : dict, trainer -> dict of options that make it quicker
     targets : dict, data set -> column that ridge regression predicts; the label for others
+    n_draws, n_exchanges : options of `AnyEstimatorCoreset`
 
     Returns
     -------
-    list of dict with trainer, method, way (that was taken), seconds (of the selection) and the
-    columns of `scores`
+    list of dict with trainer, method, tuned (to what), way (that was taken), seconds (of the
+    selection) and the columns of `worth_on_tests`
     """
     rows = []
     task = prepare(dataset, seed, n=n, n_test=n_test)
     with tempfile.TemporaryDirectory() as memory:
         for trainer in trainers:
             mine = regression(task, targets.get(dataset)) if trainer == "ridge" else task
+            model, options = tuned(trainer, mine, size, seed, shortened)
+            same = dict(trainer=trainer, tuned=options)
             for method in (*BASELINES, "kcenter"):
                 indices, weights, seconds = baseline(
                     method, mine, size, seed, regresses=trainer == "ridge"
                 )
-                found = scores(trainer, mine, indices, weights)
-                rows.append(
-                    dict(
-                        trainer=trainer,
-                        method=method,
-                        way="-",
-                        seconds=seconds,
-                    )
-                    | found
-                )
-            few = AnyEstimatorCoreset(
-                TRAINERS[trainer][1](), size=size, random_state=seed, memory=memory
-            )
+                found = scores(model, mine, indices, weights)
+                rows.append(dict(same, method=method, way="-", seconds=seconds) | found)
+            trials = dict(n_draws=n_draws, n_exchanges=n_exchanges)
+            few = AnyEstimatorCoreset(model, size=size, random_state=seed, memory=memory, **trials)
             start = time.perf_counter()
             few.fit(mine.X, mine.y)
             seconds = time.perf_counter() - start
             # draws are numbered
             way = few.chosen_.rstrip(" 0123456789")
-            found = scores(trainer, mine, few.indices_, few.weights_)
-            rows.append(
-                dict(
-                    trainer=trainer,
-                    method=CHOICE,
-                    way=way,
-                    seconds=seconds,
-                )
-                | found
-            )
+            found = scores(model, mine, few.indices_, few.weights_)
+            rows.append(dict(same, method=CHOICE, way=way, seconds=seconds) | found)
     return rows
 
 
@@ -176,15 +210,18 @@ def baseline(method, task, size, seed, *, regresses=False):
     return few.indices_, weights, time.perf_counter() - start
 
 
-def trained(trainer, task, indices, weights):
-    """A trainer fitted to some rows, with weights where it takes them."""
-    model = TRAINERS[trainer][1]()
-    given = {"sample_weight": weights} if has_fit_parameter(model, "sample_weight") else {}
-    return model.fit(task.X[indices], task.y[indices], **given)
+def trained(model, task, indices, weights):
+    """A clone of a trainer fitted to some rows, with weights where it takes them."""
+    return weighted_fit(model).train(clone(model).fit, task.X[indices], task.y[indices], weights)
 
 
-def scores(trainer, task, indices, weights):
-    """What a trainer on some rows is worth on the test rows.
+def scores(model, task, indices, weights):
+    """What a trainer on some rows is worth on the test rows: see `worth_on_tests`."""
+    return worth_on_tests(trained(model, task, indices, weights), task)
+
+
+def worth_on_tests(model, task):
+    """What a trained model is worth on the test rows.
 
     Returns
     -------
@@ -192,14 +229,9 @@ def scores(trainer, task, indices, weights):
     variance), ap (average precision of class 1, percent) and accuracy (percent), NaN for ridge
     regression
     """
-    model = trained(trainer, task, indices, weights)
     loss = held_out_loss(model, task.X_test, task.y_test)
-    if trainer == "ridge":
-        return dict(
-            loss=loss / float(task.y_test.var()),
-            ap=np.nan,
-            accuracy=np.nan,
-        )
+    if kind_of(model) == "regressor":
+        return dict(loss=loss / float(task.y_test.var()), ap=np.nan, accuracy=np.nan)
     shares = model.predict_proba(task.X_test)[:, 1]
     ap = 100.0 * average_precision_score(task.y_test, shares)
     return dict(
@@ -209,6 +241,7 @@ def scores(trainer, task, indices, weights):
     )
 
 
+@threadpool_limits.wrap(limits=1)
 def control_rows(
     dataset,
     size,
@@ -216,63 +249,63 @@ def control_rows(
     *,
     n_trainings,
     trainers,
+    shortened,
     targets,
     n,
     n_test,
 ):
-    """Every trainer on the best of as many draws, on uniform rows for as many seconds, and on all
-    rows.
+    """Every trainer on the best of as many draws; with its defaults on uniform rows for as many
+    seconds, and on all.
 
     Parameters
     ----------
     dataset, seed, n, n_test : as in `prepare`
     size : int, points m
     n_trainings : int, draws that are tried; `AnyEstimatorCoreset` trains about 65 times by default
-    trainers, targets : as in `size_rows`
+    trainers, shortened, targets : as in `size_rows`
 
     Returns
     -------
     list of dict with trainer, method (of `CONTROLS`), rows (that it is trained on), seconds and the
-    columns of `scores`
+    columns of `worth_on_tests`
     """
     rows = []
     task = prepare(dataset, seed, n=n, n_test=n_test)
     for trainer in trainers:
         mine = regression(task, targets.get(dataset)) if trainer == "ridge" else task
         n_rows = len(mine.y)
-        (indices, weights), seconds, one = best_draw(
-            trainer,
-            mine,
-            size,
-            seed,
-            n_trainings,
-        )
-        found = [("best of draws", indices, weights, seconds)]
+        model, _ = tuned(trainer, mine, size, seed, shortened)
+        default = untuned(trainer, shortened)
+        (indices, weights), seconds, single = best_draw(model, mine, size, seed, n_trainings)
         start = time.perf_counter()
-        trained(trainer, mine, np.arange(n_rows), np.ones(n_rows))
+        on_all = trained(default, mine, np.arange(n_rows), np.ones(n_rows))
         whole = time.perf_counter() - start
-        more = (
-            n_rows
-            if whole <= seconds
-            else int(size + (seconds - one) / (whole - one) * (n_rows - size))
-        )
-        drawn = np.random.default_rng(seed).choice(n_rows, more, replace=False)
-        found += [("more uniform rows", drawn, np.full(more, n_rows / more), min(whole, seconds))]
-        found += [("full", np.arange(n_rows), np.ones(n_rows), whole)]
-        rows += [
-            dict(
-                trainer=trainer,
-                method=method,
-                rows=len(at),
-                seconds=took,
+        found = {
+            "best of draws": (size, seconds, scores(model, mine, indices, weights)),
+            "full": (n_rows, whole, worth_on_tests(on_all, mine)),
+        }
+        if whole <= seconds:
+            found["more uniform rows"] = found["full"]
+        else:
+            more = int(size + (seconds - single) / (whole - single) * (n_rows - size))
+            drawn = np.random.default_rng(seed).choice(n_rows, more, replace=False)
+            given = np.full(more, n_rows / more)
+            found["more uniform rows"] = (more, seconds, scores(default, mine, drawn, given))
+        for method in CONTROLS:
+            n_taken, took, worth = found[method]
+            rows.append(
+                dict(
+                    trainer=trainer,
+                    method=method,
+                    rows=n_taken,
+                    seconds=took,
+                )
+                | worth
             )
-            | scores(trainer, mine, at, given)
-            for method, at, given, took in found
-        ]
     return rows
 
 
-def best_draw(trainer, task, size, seed, n_draws):
+def best_draw(model, task, size, seed, n_draws):
     """The best of `n_draws` draws, stratified where there are classes, by the loss on rows held
     out.
 
@@ -283,21 +316,15 @@ def best_draw(trainer, task, size, seed, n_draws):
     start = time.perf_counter()
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(task.y))
-    regresses = trainer == "ridge"
+    regresses = kind_of(model) == "regressor"
     n_held = min(N_HELD_OUT, len(order) // 3)
     held = order[:n_held]
     rest = order[n_held:]
     pool = type(task)(task.X[rest], task.y[rest], None, None)
     least = np.inf
     for draw_seed in rng.integers(MAX_SEED, size=n_draws).tolist():
-        indices, weights, _ = baseline(
-            "stratified",
-            pool,
-            size,
-            draw_seed,
-            regresses=regresses,
-        )
-        loss = held_out_loss(trained(trainer, pool, indices, weights), task.X[held], task.y[held])
+        indices, weights, _ = baseline("stratified", pool, size, draw_seed, regresses=regresses)
+        loss = held_out_loss(trained(model, pool, indices, weights), task.X[held], task.y[held])
         if loss < least:
             best = (rest[indices], weights * (len(order) / len(rest)))
             least = loss
@@ -333,11 +360,13 @@ def proxies(n):
     return found
 
 
-def proxy_rows(dataset, seed, *, size, trainers, n, n_test):
+@threadpool_limits.wrap(limits=1)
+def proxy_rows(dataset, seed, *, size, trainers, shortened, n, n_test):
     """Every proxy, plain and with optimised weights, for every classifier, trained with and without
     the weights."""
     task = prepare(dataset, seed, n=n, n_test=n_test)
     rows = []
+    models = {trainer: tuned(trainer, task, size, seed, shortened)[0] for trainer in trainers}
     for method, (selector, proxy) in proxies(len(task.y)).items():
         few = selector if proxy is None else ProxyCoreset(selector, proxy)
         start = time.perf_counter()
@@ -350,7 +379,9 @@ def proxy_rows(dataset, seed, *, size, trainers, n, n_test):
             own = "by class"
         for trainer in trainers:
             for name, given in {"equal": np.ones(size), own: weights}.items():
-                found = scores(trainer, task, few.indices_, given * (len(task.y) / given.sum()))
+                found = scores(
+                    models[trainer], task, few.indices_, given * (len(task.y) / given.sum())
+                )
                 rows.append(
                     dict(
                         trainer=trainer,
@@ -387,6 +418,22 @@ def relative_loss(rows, against=BASELINES):
     best = means.idxmin(axis=1)
     ratio = np.exp(wide[CHOICE] - [wide.at[row, name] for row, name in best.items()])
     return best.rename("best").to_frame().assign(ratio=ratio).reset_index()
+
+
+def over_trials(rows, size):
+    """The choice's loss over that of the best of as many draws, at one size.
+
+    Parameters
+    ----------
+    rows : DataFrame of `size_rows` and `control_rows`, with columns dataset, size and seed
+
+    Returns
+    -------
+    DataFrame with trainer, dataset, seed and ratio
+    """
+    at_size = rows[(rows["size"] == size) & rows.method.isin([CHOICE, "best of draws"])]
+    wide = at_size.pivot(index=["trainer", "dataset", "seed"], columns="method", values="loss")
+    return (wide[CHOICE] / wide["best of draws"]).rename("ratio").reset_index()
 
 
 def draw_relative(rows, datasets, unseen):
@@ -457,8 +504,15 @@ def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     unseen = run.parameters["unseen"]
     ratios = relative_loss(run.rows[run.rows.part == "sizes"])
-    means = ratios.assign(log=np.log(ratios.ratio)).groupby(["dataset", "seed"]).log.mean()
-    aside = {dataset: np.exp(means[dataset].to_numpy()) for dataset in unseen}
+    lacks = "" if unseen else "no data set was kept aside"
+    tried = over_trials(run.rows, run.parameters["compared"])
     return {
-        "own-trainer-unseen": Evidence(aside, lacks="" if unseen else "no data set was kept aside")
+        "own-trainer-unseen": Evidence(by_dataset(ratios, unseen), lacks=lacks),
+        "own-trainer-trials": Evidence(by_dataset(tried, unseen), lacks=lacks),
     }
+
+
+def by_dataset(ratios, datasets):
+    """Data set -> geometric mean over trainers of column ratio, one a seed."""
+    logs = ratios.assign(log=np.log(ratios.ratio)).groupby(["dataset", "seed"]).log.mean()
+    return {dataset: np.exp(logs[dataset].to_numpy()) for dataset in datasets}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from handful.checks import Accepts
 from handful.coreset import Selector
 from handful.data import load, standardise
 from handful.sensitivity.svm import SVMCoreset
@@ -37,7 +38,7 @@ class UniformDraws(Selector):
     """The paper's baseline: Algorithm 1 with constant scores, so draws with repetition, by
     weight."""
 
-    _takes_sparse = True
+    _accepts = Accepts(sparse=True)
     _repeats = True
 
     def __init__(self, size=100, *, random_state=None):
