@@ -3,8 +3,9 @@
 from importlib import import_module
 from pathlib import Path
 
-from handful_papers.entries import GPU, ROOT, figure_entry, names, reductions
+from handful_papers.entries import GPU, ROOT, figure_entry, names, papers_data, reductions
 from handful_papers.executed import read_notebook
+from handful_papers.levels import level
 from handful_papers.provenance import to_json, write_atomically
 from handful_papers.records import read_record, run_of
 from handful_papers.verdicts import judge_all
@@ -63,7 +64,8 @@ def judge_again(path):
     rows = path.with_suffix(".csv")
     if rows.name in changed(path, record):
         raise ValueError(f"{rows} cannot be judged: it is not what the run left")
-    claims = figure_entry(record["item"])["claim"]
+    entry = figure_entry(record["item"])
+    claims = entry["claim"]
     judged = []
     if claims:
         evidence = module_of(record["item"]).evidence
@@ -73,6 +75,7 @@ def judge_again(path):
             # Of damaged rows `evidence` raises whatever comes first.
             raise ValueError(f"{rows} cannot be judged: {error!r:.200}") from error
     record["claims"] = judged
+    record["level"] = level(record["data"], papers_data(entry))
     record["reductions"] = reductions(record["item"], record["parameters"])
     new = to_json(record)
     moved = new != path.read_text(encoding="utf-8")

@@ -74,6 +74,11 @@ def figure_entry(name):
     return entry
 
 
+def papers_data(entry):
+    """The paper's data sets, as the items of a figure's entry name them: a list for `level`."""
+    return [one for item in entry["item"] for one in item.get("data", [])]
+
+
 def _checked_item(item):
     for key in ("label", "title", "about"):
         if not isinstance(item[key], str):

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from handful_papers.claims import BY_HAND
-from handful_papers.entries import figure_entry, reductions
+from handful_papers.entries import figure_entry, papers_data, reductions
 from handful_papers.levels import level
 from handful_papers.parameters import as_recorded, run_parameters
 from handful_papers.provenance import (
@@ -263,7 +263,6 @@ class Experiment:
     def _record(self, frame, figures):
         sha, dirty = commit()
         seeds = frame["seed"].dropna() if "seed" in frame else [self.parameters.get("seed", 0)]
-        papers_data = [one for item in self.figure["item"] for one in item.get("data", [])]
         record = {
             "item": self.name,
             "profile": self.profile,
@@ -273,7 +272,7 @@ class Experiment:
             "commit": sha,
             "dirty": dirty,
             "data": self.data,
-            "level": level(self.data, papers_data),
+            "level": level(self.data, papers_data(self.figure)),
             "reductions": list(self.reductions),
             "seconds": round(self.seconds, 2),
             "threads": threads(),
