@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -36,6 +37,7 @@ from handful.matching.folds import (
     strengths,
     where_to_match,
 )
+from handful.matching.groups import SparseRows, find_groups, match_groups, mostly_zero
 from handful.matching.importance_check import DrawsReport, check_log_weights, normalised
 from handful.matching.laplace import LaplaceReport
 from handful.matching.likelihood_sums import LikelihoodSums
@@ -45,6 +47,7 @@ from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot, jittered, 
 from handful.matching.pilot_faults import check_alone, flat_parameters, jumping
 from handful.matching.recombine import pursue
 from handful.models import Logistic, Problem
+from handful.models.linear import LinearProblem
 from handful.models.links import LogisticLink, PoissonLink, SquaredLink
 from handful.options import Count, Positive
 from handful.plans import Plan
@@ -74,6 +77,8 @@ FEW_ROWS = 10_000
 PER_BLOCK = 1 << 20
 # More equations are not taken unasked, as time grows with their cube.
 MAX_EQUATIONS = 3001
+# From more equations groups are looked for, whose recombinations are many but small.
+MANY_EQUATIONS = 1001
 # More equations are not pursued by fewer rows, as each row that joins solves for all weights.
 MAX_PURSUIT_EQUATIONS = 701
 # Pursuit chooses among the exact handfuls of so many parts of the rows.
@@ -112,6 +117,9 @@ class MatchedCoreset(Selector):
       from a Gaussian, at draws that short chains make on rows chosen so. Sampling on the rows, with
       weights, samples the posterior of all rows; `kl_` estimates how nearly, `check` says it of the
       draws.
+      Models with groups, such as an intercept for each of thousands of schools, give their design
+      as a CSR matrix with a column for each group: parameters of a group occur in its own rows
+      alone, so that the sums, and the rows, grow with the groups and not with their square.
     - an array of parameters, shape (K, p): log-likelihoods there, draws of a short chain for
       example.
 
@@ -160,7 +168,8 @@ class MatchedCoreset(Selector):
         small for exact sums
     kl_ : "posterior": estimated divergence (nats) of the rows' posterior from that of all rows, by
         draws that were not matched; NaN where too few of them count, for other `at`, and for
-        `LeastSquares`, whose sums are kept exactly
+        `LeastSquares`, whose sums are kept exactly. With groups: half the variance of what the
+        rows miss, at draws of the Gaussian at the mode
     modes_ : "posterior": shape (M, p), the modes found, the highest first
     laplace_ : "posterior": what the Gaussian at the modes gives with importance weights, and
         whether that suffices (`handful.matching.laplace.LaplaceReport`); None for other `at`, and
@@ -220,6 +229,12 @@ class MatchedCoreset(Selector):
         taken = super().take(X, *arrays)
         return taken if self.folds is None else [*taken, self.folds_]
 
+    @property
+    def _may_have_groups(self):
+        at_posterior = isinstance(self.at, str) and self.at == "posterior"
+        is_linear = isinstance(self._problem(), LinearProblem)
+        return at_posterior and is_linear and self.folds is None
+
     def log_likelihood(self, draws: Any, X: Table, y: Table = None) -> np.ndarray:
         """Log-likelihoods, shape (S, n), of draws (S, p) at any rows, as ArviZ takes them for
         leave-one-out."""
@@ -243,6 +258,8 @@ class MatchedCoreset(Selector):
         X, y, sample_weight : what `fit` got
         prior : the prior of the draws, as the option of that name, which it is by default for
             ``at="posterior"``; otherwise, without it, only the rows are checked
+            With a CSR matrix X also the deviations at each draw, shape (S, p) or (chains, S, p), as
+            a hierarchical model draws them
 
         Returns
         -------
@@ -370,7 +387,7 @@ class MatchedCoreset(Selector):
         y = "optional"
         if getattr(problem, "needs_y", not callable(self.problem)):
             y = "classes" if getattr(problem, "classifies", False) else "targets"
-        return Accepts(y, dtypes=(np.float64,))
+        return Accepts(y, sparse=self._may_have_groups, dtypes=(np.float64,))
 
     @property
     def _by_scale(self):
@@ -381,9 +398,10 @@ class MatchedCoreset(Selector):
 
     def _check_input(self, X, y, sample_weight):
         X, y = self._check_X_y(X, y, reset=not hasattr(self, "indices_"))
-        check_magnitude(X, "X", X.dtype)
-        # one layout, one rounding
-        return np.ascontiguousarray(X), y, check_sample_weight(sample_weight, len(X))
+        check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
+        weights = check_sample_weight(sample_weight, X.shape[0])
+        # One layout, one rounding.
+        return X if sparse.issparse(X) else np.ascontiguousarray(X), y, weights
 
     def _in_a_stream(self):
         if self.folds is not None:
@@ -424,10 +442,15 @@ class MatchedCoreset(Selector):
             sample_weight = check_sample_weight(sample_weight, X.n)
         y = without_absent(y, sample_weight)
         model, y = likelihood(self._problem(), y, getattr(self, "classes_", None))
+        if sparse.issparse(X):
+            return SparseRows(model, X, y, sample_weight)
         return LikelihoodSums(model, X, y, sample_weight)
 
     def _select(self, X, y, sample_weight, rng):
         self.classes_ = None
+        X, found = self._grouped(X, y, sample_weight, rng)
+        if found:
+            return found
         rows = self._rows(X, y, sample_weight).moved(self.at)
         if self.size is not None:
             check_size(self.size, int(np.count_nonzero(rows.weights)), len(rows.weights))
@@ -464,6 +487,47 @@ class MatchedCoreset(Selector):
                 "say.",
                 stacklevel=stacklevel,
             )
+
+    def _grouped(self, X, y, sample_weight, rng):
+        """X as the other ways take it, and None; or X, and the rows of a model with groups, where
+        these ask for fewer sums."""
+        if not self._may_have_groups or isinstance(X, Blocks) or not mostly_zero(X):
+            return X, None
+        rows = self._rows(sparse.csr_array(X), y, sample_weight)
+        wanted = 2 * rows.n_terms() + 1
+        most = min(MAX_EQUATIONS, MAX_ROW_SHARE * np.count_nonzero(rows.weights))
+        groups = find_groups(rows.design)
+        is_cheaper = wanted > MANY_EQUATIONS and groups.n_equations < wanted
+        if wanted <= most and not is_cheaper:
+            return X.toarray() if sparse.issparse(X) else X, None
+        if rows.model.n_outputs != 1 or callable(self.prior) or self.size is not None:
+            if sparse.issparse(X):
+                raise ValueError(
+                    "a sparse X of so many columns is for models of one linear predictor, under a "
+                    "prior of deviations, and without a size: for others give a dense array."
+                )
+            return X, None
+        self.classes_ = rows.model.classes
+        found = match_groups(rows, groups, self.prior, self.tol, rng)
+        self.kl_ = found.kl
+        self.residual_ = found.residual
+        self.n_equations_ = found.n_equations
+        self.modes_ = found.mode[None]
+        self.parameters_ = found.parameters
+        self._warn_of_groups(len(found.places), np.count_nonzero(rows.weights))
+        return X, (found.places, found.weights)
+
+    def _warn_of_groups(self, m, n):
+        if m > MAX_ROW_SHARE * n:
+            why = f"it hardly pays: {m} of {n} rows are kept, as the groups have few rows each"
+        elif not self.kl_ <= self.tol:
+            why = (
+                f"the estimated divergence is {self.kl_:.2g}, and not at most tol={self.tol:g}; "
+                "these rows may miss the posterior: `check` says it of the draws"
+            )
+        else:
+            return
+        warnings.warn(f"{why}.", stacklevel=5)
 
     def _at_parameters(self, rows, theta):
         if self.size is not None:

@@ -200,13 +200,24 @@ def prior_of(model, prior, starts):
             return prior(model.outer(theta))
 
         return log_prior, differences(log_prior, np.argwhere(np.tri(p)))
-    prior = check_vector(np.atleast_1d(prior), "prior")
-    if len(prior) not in (1, p) or prior.min() <= 0:
+    return gaussian(deviations_of(prior, p) ** -2.0, model.outer)
+
+
+def deviations_of(prior, p):
+    """Deviations of a Gaussian prior as an array, shape (p,).
+
+    Raises
+    ------
+    ValueError
+        for others than one or p positive numbers
+    """
+    found = check_vector(np.atleast_1d(prior), "prior")
+    if len(found) not in (1, p) or found.min() <= 0:
         raise ValueError(
-            f"prior must hold positive deviations, one or {p}, got {len(prior)} from "
-            f"{prior.min():g}."
+            f"prior must hold positive deviations, one or {p}, got {len(found)} from "
+            f"{found.min():g}."
         )
-    return gaussian(np.broadcast_to(prior**-2.0, p), model.outer)
+    return np.broadcast_to(found, p)
 
 
 def slopes_along(rows, log_prior, theta, directions):
