@@ -7,7 +7,7 @@ from handful.matching.moments import centers, merged
 from handful.matching.recombine import recombine
 from handful.rows import InMemory, RowBlocks, Rows
 
-# numbers of a part of a block that are computed at once: they fit into a cache
+# So many numbers of a part of a block are computed at once: they fit into a cache.
 PART = 1 << 18
 
 
