@@ -285,7 +285,7 @@ class GLM(Model):
 
     # The outer loss.
 
-    def _blocks(self, work):
+    def _over_rows(self, work):
         # `work` of slices of the rows of X, in their order; a slice of a sparse matrix would be a
         # copy
         n = self.X.shape[0]
@@ -320,7 +320,7 @@ class GLM(Model):
             of_intercept = R.sum(axis=0, dtype=np.float64, keepdims=True)
             return np.concatenate([of_features, of_intercept[:n_intercepts]])
 
-        return sum(self._blocks(gradient))
+        return sum(self._over_rows(gradient))
 
     def mean_loss(self):
         """As `Model.mean_loss`."""
@@ -358,7 +358,7 @@ class GLM(Model):
         def slopes(at):
             return (self.residuals[at].T * self._along(V, self.X[at])).sum(axis=0)
 
-        return np.concatenate(self._blocks(slopes))
+        return np.concatenate(self._over_rows(slopes))
 
     # Its second order.
 

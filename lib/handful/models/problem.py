@@ -264,7 +264,7 @@ class GenericModel(Model):
             )
         return values
 
-    def _blocks(self, rows, entries=None):
+    def _stretches(self, rows, entries=None):
         # rows, few enough at a time that arrays of so many entries a row fit into memory:
         # gradients, for None
         step = max(1, BLOCK_ENTRIES // (entries or max(len(self.theta), 1)))
@@ -283,7 +283,7 @@ class GenericModel(Model):
     def outer_gradient(self):
         """As `Model.outer_gradient`."""
         g = np.zeros(len(self.theta))
-        for rows in self._blocks(np.flatnonzero(self._u)):
+        for rows in self._stretches(np.flatnonzero(self._u)):
             g += self._u[rows] @ self._gradients(rows)
         return g
 
@@ -298,7 +298,7 @@ class GenericModel(Model):
     def row_slopes(self, v):
         """As `Model.row_slopes`."""
         scores = np.empty(len(self._u))
-        for rows in self._blocks(np.arange(len(scores))):
+        for rows in self._stretches(np.arange(len(scores))):
             scores[rows] = self._gradients(rows) @ v
         return scores
 
@@ -314,7 +314,7 @@ class GenericModel(Model):
         H_out = self.outer_hessian()
         slope = np.empty(len(candidates))
         curvature = np.empty(len(candidates))
-        for part in self._blocks(np.arange(len(candidates)), len(pull) ** 2):
+        for part in self._stretches(np.arange(len(candidates)), len(pull) ** 2):
             own = self.problem.row_hessians(self.theta, *self.data.at(candidates[part]))
             steps = np.linalg.solve(data + s * penalty + own, (rows[part] + pull)[:, :, None])[
                 :, :, 0
