@@ -51,7 +51,7 @@ class LikelihoodSums:
 
     def restricted(self, places, weights):
         """The sums over some of the rows, with new weights, in memory."""
-        X = np.asarray(self.blocks.take(places).X, float)
+        X = self.model.columns(self.blocks.take(places).X)
         y = None if self.y is None else self.y[places]
         return LikelihoodSums(self.model, X, y, weights, self.folds and self.folds[places])
 
@@ -142,7 +142,7 @@ class LikelihoodSums:
 
 
 def _of_block(block, model, reduce, method, args, weighted, own):
-    X = np.asarray(block.X, float)
+    X = model.columns(block.X)
     columns = own[:2] if weighted else own[:1]
     found = []
     width = len(args[0]) * max(1, model.n_outputs) if args else 1
@@ -155,7 +155,7 @@ def _of_block(block, model, reduce, method, args, weighted, own):
 
 
 def _matched(block, model, n_parts, equations, args, own):
-    X = np.asarray(block.X, float)
+    X = model.columns(block.X)
     y, weights, codes = own
     found = []
     folds = [np.flatnonzero(codes == code) for code in np.unique(codes)]
@@ -173,7 +173,7 @@ def _matched(block, model, n_parts, equations, args, own):
 
 
 def _of_folds(block, model, thetas, tested, own):
-    X = np.asarray(block.X, float)
+    X = model.columns(block.X)
     y, weights, codes = own
     values = np.zeros(thetas.shape[:2])
     slopes = np.zeros(thetas.shape)

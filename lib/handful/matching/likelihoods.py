@@ -45,6 +45,11 @@ class Likelihood:
     def __init__(self, function: Any):
         self.function = function
 
+    def columns(self, X):
+        """Rows of X as the methods take them: for a function integers stay integers."""
+        X = np.asarray(X)
+        return X if X.dtype.kind == "i" else X.astype(float, copy=False)
+
     def values(self, theta, X, y):
         """Log-likelihoods, shape (rows, K), at parameters of shape (K, p)."""
         k = len(X)
@@ -121,6 +126,10 @@ class ProblemLikelihood(Likelihood):
         if problem.needs_y and y is None:
             raise ValueError(f"{name} must be given for {type(problem).__name__}, got {name}=None.")
         self.target = self._encoded(y, classes, name) if problem.classifies else problem.encode(y)
+
+    def columns(self, X):
+        """As `Likelihood.columns`, all of them floats."""
+        return np.asarray(X, float)
 
     def _encoded(self, y, classes, name):
         """Labels as the problem encodes them beside all classes, of which a few rows may lack

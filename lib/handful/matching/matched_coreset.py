@@ -16,6 +16,7 @@ from handful.blocks import Blocks, as_blocks
 from handful.checks import (
     Accepts,
     as_array,
+    as_real,
     check_labels,
     check_magnitude,
     check_rows,
@@ -138,7 +139,8 @@ class MatchedCoreset(Selector):
         `LeastSquares`, `Poisson` or another `Problem`, whose losses are then log-likelihoods with a
         minus, in nats; or a function of parameters (K, p), X (k, d) and y (k,), or of
         the first two where there is no y, that gives log-likelihoods (K, k) in float64 as a numpy,
-        torch or JAX array; -inf or NaN where the parameters are impossible
+        torch or JAX array; -inf or NaN where the parameters are impossible. It gets integers where
+        all of X are, and y of shape (k, columns) where y has several, such as a time and an event
     at : "path", "posterior" or an array, see above
     size : most rows; None takes what the equations need: for "posterior" two for each of its p (p +
         3) / 2 first- and second-order terms (fewer where columns never occur together), and more
@@ -387,7 +389,8 @@ class MatchedCoreset(Selector):
         y = "optional"
         if getattr(problem, "needs_y", not callable(self.problem)):
             y = "classes" if getattr(problem, "classifies", False) else "targets"
-        return Accepts(y, sparse=self._may_have_groups, dtypes=(np.float64,))
+        whole = (np.int64,) if callable(self.problem) else ()
+        return Accepts(y, sparse=self._may_have_groups, dtypes=(np.float64, *whole))
 
     @property
     def _by_scale(self):
@@ -397,8 +400,16 @@ class MatchedCoreset(Selector):
         likelihood(self._problem(), y)
 
     def _check_input(self, X, y, sample_weight):
-        X, y = self._check_X_y(X, y, reset=not hasattr(self, "indices_"))
-        check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
+        reset = not hasattr(self, "indices_")
+        if callable(self.problem) and np.ndim(y) == 2 and np.shape(y)[1] > 1:
+            # A function may take several numbers a row, such as a time and an event.
+            check_labels(y)
+            several = as_real(y, "y")
+            X, _ = self._check_X_y(X, several[:, 0], reset=reset)
+            y = several
+        else:
+            X, y = self._check_X_y(X, y, reset=reset)
+        check_magnitude(X.data if sparse.issparse(X) else X, "X", np.float64)
         weights = check_sample_weight(sample_weight, X.shape[0])
         # One layout, one rounding.
         return X if sparse.issparse(X) else np.ascontiguousarray(X), y, weights
