@@ -199,7 +199,7 @@ def test_integers_stay_integers_and_y_may_have_two_columns():
     assert y_small.shape == (len(w), 2)
     draws = np.repeat(matched.laplace_.draws, 2, axis=0)
     assert matched.check(draws, X, both).variance < 0.01
-    with pytest.raises(ValueError, match="y must"):
+    with pytest.raises(ValueError, match="y has missing labels"):
         matched.fit(X, np.where(both > 1.9, np.nan, both))
 
 
