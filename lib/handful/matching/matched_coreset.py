@@ -361,7 +361,9 @@ class MatchedCoreset(Selector):
         for k in folds.tested:
             kept = np.flatnonzero(few.folds.codes != k)
             trained = clone(model).fit(
-                take_rows(X_few, kept), take_rows(y_few, kept), sample_weight=w[kept]
+                take_rows(X_few, kept),
+                take_rows(y_few, kept),
+                sample_weight=w[kept],
             )
             found.append(self._parameters_of(trained, rows))
         with one_blas_thread():
@@ -753,7 +755,9 @@ class MatchedCoreset(Selector):
         # their rank may be lower
         if n_equations <= 4 * size:
             places, weights, self.residual_ = rows.match(
-                max(1, size // n_equations), equations, *args
+                max(1, size // n_equations),
+                equations,
+                *args,
             )
             needed = len(places)
         if needed <= size:

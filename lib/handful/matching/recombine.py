@@ -80,7 +80,9 @@ def recombine(
             )
         array = check_array(features, dtype=np.float64, input_name="features")
         return recombine(
-            _near_zero(array, check_sample_weight(weights, len(array))), len(array), weights
+            _near_zero(array, check_sample_weight(weights, len(array))),
+            len(array),
+            weights,
         )
     check_integer("n", n)
     return _tree(features, check_sample_weight(weights, n), DEPENDENT)

@@ -273,7 +273,12 @@ class GLM(Model):
                 V = start
                 rest = other
         V, size = conjugate_gradients(
-            product, V, rest, precondition=precondition, enough=enough, max_iter=MAX_CG
+            product,
+            V,
+            rest,
+            precondition=precondition,
+            enough=enough,
+            max_iter=MAX_CG,
         )
         if size > 1e4 * enough:
             raise ConvergenceError(

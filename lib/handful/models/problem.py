@@ -187,7 +187,9 @@ class Problem(Options):
 
         enough = 1e-13 * max(abs(objective(theta)), abs(objective(zero)))
         unit = max(
-            np.abs(gradient(theta)).max(), np.abs(gradient(zero)).max(), np.finfo(float).tiny
+            np.abs(gradient(theta)).max(),
+            np.abs(gradient(zero)).max(),
+            np.finfo(float).tiny,
         )
         left = np.inf
         with suppress(ConvergenceError):
@@ -233,7 +235,9 @@ class GenericModel(Model):
                 "handful.bilevel.Network has"
             )
             check_memory(
-                f"the Hessian of {type(self.problem).__name__}, {p:,} x {p:,},", 32 * p**2, way_out
+                f"the Hessian of {type(self.problem).__name__}, {p:,} x {p:,},",
+                32 * p**2,
+                way_out,
             )
         self.theta = self._finite("solve", None, X, y, c, start=self.theta)
         p = len(self.theta)

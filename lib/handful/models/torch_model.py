@@ -137,7 +137,9 @@ class NetworkModel(Model):
 
             if self.problem.curvature == "hessian":
                 _, product = jvp(
-                    grad(lambda theta: loss_of(outputs_of(theta))), (self.theta,), (v,)
+                    grad(lambda theta: loss_of(outputs_of(theta))),
+                    (self.theta,),
+                    (v,),
                 )
             else:
                 outputs, output_tangent = jvp(outputs_of, (self.theta,), (v,))
