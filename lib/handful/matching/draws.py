@@ -24,7 +24,9 @@ TINY = 1e-300
 def stacked(draws, name="draws"):
     """Draws as float64 of shape (S, p): chains below one another."""
     draws = as_real(draws, name)
-    draws = draws.reshape(-1, draws.shape[-1]) if draws.ndim > 2 else np.atleast_2d(draws)
+    draws = np.atleast_2d(draws)
+    if draws.ndim > 2:
+        draws = draws.reshape(-1, draws.shape[-1])
     if not draws.size or not np.isfinite(draws).all():
         raise ValueError(
             f"{name} must hold finite numbers, shape (draws, parameters), got shape {draws.shape}."
@@ -51,7 +53,8 @@ def tested(few, theta, chains, prior, start):
     except ConvergenceError:
         return None, "no mode of the posterior on the rows was found"
     root = pilot.roots[0]
-    if not _keeps_its_digits(few, log_prior, pilot.modes[:1], root):
+    mode = pilot.modes[:1]
+    if not _keeps_its_digits(few, log_prior, mode, root):
         return (
             None,
             "the posterior is so stiff that its curvature loses its digits: move columns to zero",
@@ -61,11 +64,14 @@ def tested(few, theta, chains, prior, start):
         g = slopes_along(few, log_prior, theta, root)
     if not np.isfinite(g).all():
         return None, "the density ends next to some of them"
-    z = solve_triangular(root, (theta - pilot.modes[0]).T, lower=True).T
+    z = solve_triangular(root, (theta - mode).T, lower=True).T
     density = few.sums(theta) + log_prior(theta)
-    gap = (few.sums(pilot.modes[:1]) + log_prior(pilot.modes[:1]))[0] - np.median(density)
+    at_mode = few.sums(mode) + log_prior(mode)
+    gap = at_mode[0] - np.median(density)
     shape = (chains, -1, theta.shape[1])
-    return stein_test(z.reshape(shape), g.reshape(shape), gap), ""
+    z = z.reshape(shape)
+    g = g.reshape(shape)
+    return stein_test(z, g, gap), ""
 
 
 def _tested_columns(few, theta, chains, prior):
@@ -105,7 +111,8 @@ def _keeps_its_digits(few, log_prior, mode, root):
     """
     near = slopes_along(few, log_prior, mode + NEAR * root.T, root)
     bend = (near - slopes_along(few, log_prior, mode, root)) / NEAR
-    return bool(np.abs(bend + np.eye(len(root))).max() < MOST_BEND)
+    off = np.abs(bend + np.eye(len(root)))
+    return bool(off.max() < MOST_BEND)
 
 
 def _target(few, theta, prior, start):
@@ -120,7 +127,9 @@ def _target(few, theta, prior, start):
     at_zero = few.expansion(np.zeros(p))
     best = np.linalg.lstsq(at_zero[1:, 1:], at_zero[0, 1:])[0]
     squares = -2 * few.sums(best[None])[0]
-    start = np.append(best, 0.5 * np.log(max(squares / few.weights.sum(), 1e-300)))
+    variance = max(squares / few.weights.sum(), 1e-300)
+    start = np.append(best, 0.5 * np.log(variance))
     if not callable(prior) and np.size(prior) == p:
         prior = np.append(prior, FLAT)
-    return LikelihoodSums(with_noise(model), few.blocks, few.y, few.weights), start, prior
+    noisy = LikelihoodSums(with_noise(model), few.blocks, few.y, few.weights)
+    return noisy, start, prior
