@@ -3,7 +3,7 @@
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -627,22 +627,16 @@ class MatchedCoreset(Selector):
         jumps = self._looked_at(rows)
         pilot, log_prior, counts = find_pilot(rows, self.prior, self.start)
         self.modes_ = rows.model.outer(pilot.modes)
+        check_shared(counts, n)
         pairs = np.argwhere(np.tril(counts > 0))
-        p = len(counts)
-        if np.count_nonzero(np.diag(counts) < min(3, n)) > max(3, n / 20):
-            raise ValueError(
-                "parameters that belong to one or two rows each, such as a latent variable for "
-                "every row, are not supported: sample on all rows."
-            )
-        n_terms = p + len(pairs)
-        held = pilot.draws(N_HELDOUT, rng)
-        full = rows.sums(held)
-        drawn = pilot.log_density(held)
-        self.laplace_ = LaplaceReport.of(
-            rows.model.outer(held), full + log_prior(held) - drawn, time.perf_counter() - began
-        )
+        n_terms = len(counts) + len(pairs)
+        theta = pilot.draws(N_HELDOUT, rng)
+        held = HeldOut(theta, rows.sums(theta), pilot.log_density(theta), log_prior(theta))
+        log_weights = held.of_all + held.log_prior - held.drawn
+        seconds = time.perf_counter() - began
+        self.laplace_ = LaplaceReport.of(rows.model.outer(theta), log_weights, seconds)
         self._advise(n, n_terms)
-        found = self._until_near(rows, pilot, log_prior, pairs, (held, full, drawn), rng)
+        found = self._until_near(rows, pilot, log_prior, pairs, held, rng)
         why = self._doubts(n, n_terms)
         if len(jumps):
             self.kl_ = float("nan")
@@ -663,57 +657,72 @@ class MatchedCoreset(Selector):
             )
         return found
 
-    def _until_near(self, rows, pilot, log_prior, pairs, heldout, rng):
+    def _until_near(self, rows, pilot, log_prior, pairs, held, rng):
         """Rows that are matched at more and more draws, until the divergence is at most `tol`."""
         n = np.count_nonzero(rows.weights)
         n_terms = pilot.modes.shape[1] + len(pairs)
-        held, full, drawn = heldout
         most = min(MAX_EQUATIONS, max(3, int(MAX_ROW_SHARE * n)))
-        n_equations = self.size or min(2 * n_terms + 1, most)
-        if n_equations < n_terms and 2 * n_terms < MAX_PURSUIT_EQUATIONS:
-            n_equations = 2 * n_terms + 1
+        n_equations = self._first_equations(n_terms, most)
+        may_chain = (self.size or n_equations) > n_terms
+        # The rows whose posterior a chain draws from, where the pilot is too far from it.
         few = None
-        enough = (self.size or n_equations) > n_terms
         while True:
-            expand = (
-                not few
-                and rows.model.has_curvatures
-                and n_terms + 2 < n_equations <= (self.size or n_equations)
-            )
-            n_draws = max(0, n_equations - 2 - n_terms * expand)
-            # the posterior is not the pilot's: draws of what the rows make of it
-            if few:
-                theta = pilot.chain(
-                    lambda at, few=few: few.sums(at) + log_prior(at), N_HELDOUT + n_draws, rng
-                )
-                held = theta[:N_HELDOUT]
-                theta = theta[N_HELDOUT:]
-                full = rows.sums(held)
-                drawn = few.sums(held) + log_prior(held)
+            if few is None:
+                found = self._match_pilot(rows, pilot, pairs, n_equations, rng)
             else:
-                theta = pilot.draws(n_draws, rng, inflation=INFLATION, on_segment=ON_SEGMENT)
-            # a function may have a bounded support
-            if not rows.model.n_outputs and n_draws:
-                theta = theta[np.isfinite(rows.sums(theta))]
-            matched_at = np.vstack([pilot.modes[:1], theta])
-            self.parameters_ = rows.model.outer(matched_at)
-            if expand:
-                found = self._match(rows, n_equations, "expansion_at", pilot.modes[0], pairs, theta)
-            else:
-                found = self._match(rows, 1 + len(matched_at), "values_at", matched_at)
+                n_draws = N_HELDOUT + max(0, n_equations - 2)
+                posterior = posterior_of(few, log_prior)
+                draws = pilot.chain(posterior, n_draws, rng)
+                theta = draws[:N_HELDOUT]
+                held = HeldOut(theta, rows.sums(theta), posterior(theta), log_prior(theta))
+                found = self._match_draws(rows, pilot, draws[N_HELDOUT:])
             now = rows.restricted(*found)
-            self.kl_, n_effective = heldout_kl(
-                full + log_prior(held), now.sums(held) + log_prior(held), drawn
-            )
-            again = enough and not few and n_effective < MIN_EFFECTIVE_SHARE * N_HELDOUT
-            few = now if few or again else None
-            if again:
+            self.kl_, n_effective = held.kl(now)
+            is_far = n_effective < MIN_EFFECTIVE_SHARE * N_HELDOUT
+            if few is None and may_chain and is_far:
+                few = now
                 continue
-            far = self.kl_ > FAR_OFF * self.tol
-            more = int((2 if far else NEARBY_STEP) * n_equations)
-            if self.size is not None or not self.kl_ > self.tol or more > most:
+            if few is not None:
+                few = now
+            more = self._more_equations(n_equations)
+            is_near = self.size is not None or not self.kl_ > self.tol
+            if is_near or more > most:
                 return found
             n_equations = more
+
+    def _first_equations(self, n_terms, most):
+        """How many equations are tried first, of a posterior of so many first- and second-order
+        terms."""
+        n_equations = self.size or min(2 * n_terms + 1, most)
+        may_pursue = 2 * n_terms < MAX_PURSUIT_EQUATIONS
+        if n_equations < n_terms and may_pursue:
+            return 2 * n_terms + 1
+        return n_equations
+
+    def _more_equations(self, n_equations):
+        """How many are tried after so many, which were too few, perhaps far too few."""
+        is_far_off = self.kl_ > FAR_OFF * self.tol
+        return int((2 if is_far_off else NEARBY_STEP) * n_equations)
+
+    def _match_pilot(self, rows, pilot, pairs, n_equations, rng):
+        """Rows matched at draws of the pilot, and in gradient and curvature at its mode where there
+        is room for these terms."""
+        n_terms = pilot.modes.shape[1] + len(pairs)
+        has_room = n_terms + 2 < n_equations <= (self.size or n_equations)
+        expand = rows.model.has_curvatures and has_room
+        n_draws = max(0, n_equations - 2 - n_terms * expand)
+        theta = pilot.draws(n_draws, rng, inflation=INFLATION, on_segment=ON_SEGMENT)
+        if not expand:
+            return self._match_draws(rows, pilot, theta)
+        theta = possible(rows, theta)
+        self.parameters_ = rows.model.outer(np.vstack([pilot.modes[:1], theta]))
+        return self._match(rows, n_equations, "expansion_at", pilot.modes[0], pairs, theta)
+
+    def _match_draws(self, rows, pilot, theta):
+        """Rows matched at the highest mode and at draws."""
+        matched_at = np.vstack([pilot.modes[:1], possible(rows, theta)])
+        self.parameters_ = rows.model.outer(matched_at)
+        return self._match(rows, 1 + len(matched_at), "values_at", matched_at)
 
     def _looked_at(self, rows):
         """Numbers of the parameters with which the log-likelihood jumps; refused where it looks at
@@ -780,6 +789,56 @@ def _sides(block):
     if block.y is not None:
         check_labels(block.y)
     return block.y, block.weight
+
+
+def check_shared(counts, n):
+    """ValueError if parameters act in hardly a row each, of the counts of rows in which two act
+    together, of n."""
+    n_rare = np.count_nonzero(np.diag(counts) < min(3, n))
+    if n_rare > max(3, n / 20):
+        raise ValueError(
+            "parameters that belong to one or two rows each, such as a latent variable for every "
+            "row, are not supported: sample on all rows."
+        )
+
+
+def possible(rows, theta):
+    """Parameters (K, p) at which all rows are possible: a function may have a bounded support."""
+    if rows.model.n_outputs or not len(theta):
+        return theta
+    return theta[np.isfinite(rows.sums(theta))]
+
+
+def posterior_of(rows, log_prior):
+    """The log density of the posterior of rows, a function of parameters (K, p)."""
+
+    def log_density(theta):
+        return rows.sums(theta) + log_prior(theta)
+
+    return log_density
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Draws that are not matched, by which rows are judged.
+
+    Attributes
+    ----------
+    theta : shape (K, p)
+    of_all : log-likelihoods of all rows there, shape (K,)
+    drawn : log density of what the draws were made from, there
+    log_prior : log density of the prior, there
+    """
+
+    theta: np.ndarray
+    of_all: np.ndarray
+    drawn: np.ndarray
+    log_prior: np.ndarray
+
+    def kl(self, few):
+        """As `heldout_kl`, of a few rows."""
+        of_few = few.sums(self.theta) + self.log_prior
+        return heldout_kl(self.of_all + self.log_prior, of_few, self.drawn)
 
 
 @np.errstate(invalid="ignore")
