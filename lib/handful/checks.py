@@ -122,7 +122,7 @@ def check_number(name, value, *, above=None, least=None, below=None, most=None, 
 
 def _check(name, value, kind, what, limits, of, why):
     limits = {key: limit for key, limit in limits.items() if limit is not None}
-    # a limit may lie outside of float32
+    # A limit may lie outside of float32.
     number = value.item() if isinstance(value, np.generic) else value
     good = isinstance(value, kind) and not isinstance(value, bool) and abs(number) <= LARGEST
     if good and all(LIMITS[key][0](number, limit) for key, limit in limits.items()):
@@ -277,7 +277,7 @@ def check_rows(X, name="X", *, accept_sparse=False):
             X, dtype=[np.float64, np.float32], input_name=name, accept_sparse=accept_sparse
         )
     except (ValueError, TypeError) as error:
-        # about shapes and objects, it does not say of what
+        # Of shapes and objects the message does not say what has them.
         raise type(error)(f"{name}: {error}") from None
     check_magnitude(X if isinstance(X, np.ndarray) else X.data, name, X.dtype)
     return X

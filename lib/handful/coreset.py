@@ -117,20 +117,20 @@ class Selector(Options):
     `numpy.random.Generator`. Rows of weight zero count as absent: they must not be selected.
     """
 
-    # what the input may be
+    # This is what the input may be.
     _accepts = Accepts()
-    # how it chooses from rows in blocks
+    # So it chooses from rows in blocks.
     _plan: ClassVar[Plan] = ChooseAgain()
-    # it draws with repetition: `size` may exceed the number of rows
+    # It draws with repetition, so `size` may exceed the number of rows.
     _repeats = False
-    # it draws rows whose weights estimate every sum, so that a class may get none
+    # It draws rows whose weights estimate every sum, so that a class may get none.
     _draws = False
-    # what is chosen depends on the units of the columns: on distances or on a penalty
+    # What is chosen depends on the units of the columns, by distances or by a penalty.
     _by_scale = False
-    # the first k rows chosen are a coreset of k; False if rows come in another order, such as
-    # ascending
+    # The first k rows chosen are a coreset of k; False if rows come in another order, such as
+    # ascending.
     _ranks = True
-    # it chooses from a part of the data, where a class that gets no row is no loss yet
+    # It chooses from a part of the data, where a class that gets no row is no loss yet.
     _of_a_part = False
 
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
@@ -163,7 +163,7 @@ class Selector(Options):
     def _fit(self, X, y, sample_weight, **options):
         # `options` are those of a subclass's `fit`, for its `_select`.
         check_options(self)
-        # of an earlier fit
+        # What an earlier fit learned goes.
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
         too_large = exceeds_memory(X)
@@ -233,7 +233,7 @@ class Selector(Options):
         if blocks.like is None:
             self.n_features_in_ = blocks.d
         else:
-            # the number and the names of the features
+            # This notes the number and the names of the features.
             validate_data(self, blocks.like, skip_check_array=True)
         return self
 
@@ -289,7 +289,7 @@ class Selector(Options):
             labels = None if labels is None else validate_data(self, y=labels)
             X = checked_shape(X)
             if len(X.shape) == 2:
-                # the number and the names of the features
+                # This notes the number and the names of the features.
                 validate_data(self, X, skip_check_array=True)
         elif labels is None:
             X = validate_data(self, X, **options)

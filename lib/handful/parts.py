@@ -12,9 +12,9 @@ from handful.forms import check_kind, kind_of_labels
 from handful.rows import joined
 from handful.tables import as_array, missing
 
-# more different numbers are counts or targets of a regression
+# More different numbers are counts, or the targets of a regression.
 MOST_CLASSES = 100
-# range of whole numbers up to which classes are counted without being sorted
+# Classes are counted without being sorted if they are whole numbers in a range of this width.
 WIDE = 10_000
 
 
@@ -34,7 +34,7 @@ def reduced(blocks, selector, size, rng):
     union = joined(blocks)
     if len(union) <= size:
         return union
-    # optimised weights may be 0
+    # Optimised weights may be 0.
     if np.count_nonzero(union.weight) <= size:
         return union.of_positive_weight()
     chosen, weights = choose(

@@ -68,7 +68,7 @@ class DrawShares(Plan):
         if not mass.any():
             raise ValueError("sample_weight is zero for all rows: nothing to select from.")
         due = selector.size * mass / mass.sum()
-        # next to what is due, on average that
+        # Each block draws a whole number next to what is due, and on average that.
         drawn = np.diff(np.floor(np.cumsum(due) + rng.random()), prepend=0)
         own = [(int(k), k / share) if k else None for k, share in zip(drawn, due)]
         union = joined(blocks.map(_share_of_block, clone(selector), seed, own=own))
@@ -103,7 +103,7 @@ class ChooseAgain(Plan):
         n_present, totals, chosen = zip(*blocks.map(_chosen_of_block, chooser, seed))
         check_size(selector.size, sum(n_present), blocks.n, repeats=selector._repeats)
         union = joined([block for block in chosen if len(block)])
-        # fewer than wanted, where optimised weights are zero
+        # Where optimised weights are zero there may be fewer than wanted.
         if len(union) <= selector.size:
             return union.ids, union.weight
         # a class that a draw lost is told of with its share of all rows, not of those chosen so far
@@ -162,6 +162,6 @@ def _chosen_of_block(block, selector, seed):
         size *= OF_ONE_CLASS
     if n_present > size:
         block = reduced([block], selector, size, np.random.default_rng([seed, int(block.ids[0])]))
-        # optimised weights may be 0
+        # Optimised weights may be 0.
         block = block.of_positive_weight()
     return n_present, totals, block

@@ -1,7 +1,7 @@
 """`Bar`: what long work shows while it runs."""
 
+import logging
 import multiprocessing
-import os
 import sys
 import threading
 
@@ -58,13 +58,13 @@ _told = set()
 
 
 def tell_once(kind, line):
-    """A line of advice on stderr, one of each kind in a process, from the main thread alone.
+    """A line of advice in the log "handful", one of each kind in a process, from the main thread
+    alone.
 
-    Advice is what a user may do instead; what may be wrong is a warning. ``TQDM_DISABLE=1`` hides
-    it, as it does bars.
+    Advice is what a user may do instead; what may be wrong is a warning.
+    ``logging.getLogger("handful").setLevel("ERROR")`` hides it.
     """
-    is_silent = _works_for_another() or sys.stderr is None or os.environ.get("TQDM_DISABLE")
-    if kind in _told or is_silent:
+    if kind in _told or _works_for_another():
         return
     _told.add(kind)
-    Bar.write(line, file=sys.stderr)
+    logging.getLogger("handful").warning(line)

@@ -14,14 +14,14 @@ from scipy import sparse
 
 from handful.tables import join_rows, take_rows
 
-# entries of a block that is cut from an array or a file: 128 MiB of float64
+# A block that is cut from an array or a file has so many entries: 128 MiB of float64.
 ENTRIES = 1 << 24
-# of the memory, which the numbers of an array may take
+# The numbers of an array may take this share of the memory.
 SHARE = 0.5
-# of files that are read
+# Files with these suffixes are read.
 SUFFIXES = ".npy", ".parquet"
 NAMES = str, bytes, PathLike
-# names the control groups of this process
+# This file names the control groups of the process.
 GROUP = Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")
 
@@ -143,7 +143,7 @@ class RowBlocks:
                 "was fitted on."
             )
         own, order = split_places(places, self.lengths)
-        # no rows of block 0 have the form of all
+        # No rows at all are taken from block 0, so that they have the form of all.
         own[0] = own[0] if len(places) else places
         return joined(self.map(Rows.take, own=own)).take(order)
 

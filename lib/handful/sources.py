@@ -23,11 +23,11 @@ from handful.forms import type_of
 from handful.rows import SUFFIXES, are_names, is_dask, rows_at_once, stretch_of, suffix_of
 from handful.tables import readable
 
-# with which names begin that are not meant for readers
+# Names that begin so are not meant for readers.
 HIDDEN = ".", "_"
-# columns that travel with those of a dask frame
+# These columns travel with those of a dask frame.
 SIDES = "handful's y", "handful's sample_weight"
-# numbers within a name
+# Names are sorted by the numbers in them.
 DIGITS = re.compile(r"(\d+)")
 
 
@@ -35,7 +35,7 @@ def of_arrays(X, y, sample_weight, rows, columns):
     """Pieces of arrays in memory or mapped from a file."""
     table, y, sample_weight = map(_sliceable, (X, y, sample_weight))
     check_consistent_length(table, y, sample_weight)
-    # a frame keeps the names of its columns
+    # A frame keeps the names of its columns.
     like = (X if hasattr(X, "columns") else table)[:0]
     return *_stretches(
         partial(_slices, table, y, sample_weight), table.shape, table.size, rows
@@ -181,7 +181,7 @@ def _table(path):
     try:
         return pq.ParquetFile(path)
     except (ValueError, OSError) as error:
-        # those of arrow are of these kinds
+        # Errors of arrow are of these kinds.
         raise ValueError(f"{path} cannot be read as a frame (.parquet): {error}") from error
 
 
@@ -190,7 +190,7 @@ def _row_group(path, i, columns, y, sample_weight, wider):
     try:
         frame = _table(path).read_row_group(i, columns=columns and [*columns, *sides]).to_pandas()
     except OSError as error:
-        # damaged behind its head
+        # The file is damaged behind its head.
         raise ValueError(f"{path} cannot be read as a frame (.parquet): {error}") from error
     frame = frame.astype({name: dtype for name, dtype in wider.items() if name in frame.columns})
     y, sample_weight = (None if name is None else frame.pop(name) for name in (y, sample_weight))
@@ -223,7 +223,7 @@ def _paths(name, X, n_files=None):
 
 
 def _path(name):
-    # as it is for an unknown ~user
+    # The name of an unknown ~user stays as it is.
     return Path(os.path.expanduser(os.fsdecode(name)))
 
 

@@ -177,7 +177,7 @@ def take_rows(array, indices):
         return type(array)([array[i] for i in indices])
     if not hasattr(array, "shape") and not hasattr(array, "take"):
         array = as_array(array)
-    # a column of arrow has no shape
+    # A column of arrow has no shape.
     _check_places(indices, array.shape[0] if hasattr(array, "shape") else len(array))
     return _taken(array, indices)
 

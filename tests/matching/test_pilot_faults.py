@@ -167,3 +167,71 @@ def test_no_draw_and_one_row_are_no_division_by_zero():
                 normal, at="posterior", start=[0.0], size=size, random_state=0
             ).fit(X, y)
         assert len(matched.indices_) <= size
+
+
+# What a function gets -----------------------------------------------------------------------------
+
+
+def test_integers_stay_integers_and_y_may_have_two_columns():
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 5, size=(2000, 2))
+    y = rng.normal(size=2000) + 0.3 * group[:, 0]
+
+    def of_groups(theta, X, y):
+        return -0.5 * (y - theta[:, X[:, 0]]) ** 2
+
+    matched = MatchedCoreset(of_groups, at="posterior", start=np.zeros(5), random_state=0)
+    matched.fit(group, y)
+    assert matched.kl_ < 1e-3
+    assert matched.log_likelihood(matched.modes_, group, y).shape == (1, 2000)
+    X = rng.normal(size=(2000, 2))
+    time = np.exp(X @ [0.5, -0.3]) * rng.weibull(1.5, 2000)
+    both = np.column_stack([np.minimum(time, 2), time < 2])
+
+    def censored(theta, X, y):
+        z = np.exp(theta[:, 2:]) * (np.log(y[:, 0]) - theta[:, :2] @ X.T)
+        return y[:, 1] * (theta[:, 2:] + z) - np.exp(z)
+
+    matched = MatchedCoreset(censored, at="posterior", start=np.zeros(3), random_state=0)
+    matched.fit(X, both)
+    assert matched.kl_ < 1e-3
+    _, y_small, w = matched.take(X, both)
+    assert y_small.shape == (len(w), 2)
+    draws = np.repeat(matched.laplace_.draws, 2, axis=0)
+    assert matched.check(draws, X, both).variance < 0.01
+    with pytest.raises(ValueError, match="y has missing labels"):
+        matched.fit(X, np.where(both > 1.9, np.nan, both))
+
+
+def test_what_laplace_gives_by_itself_is_right_where_it_suffices():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(5000, 3))
+    y = (rng.random(5000) < expit(X @ [1.0, -0.5, 0.0])).astype(int)
+    matched = MatchedCoreset(at="posterior", random_state=0).fit(X, y)
+    laplace = matched.laplace_
+    assert laplace.suffices
+    assert str(laplace).startswith("Laplace with importance weights suffices here (variance")
+    assert abs(laplace.weights.sum() - 1) < 1e-12
+    assert laplace.draws.shape == (200, 4)
+    # the weighted mean is the mode to a part of a deviation
+    mean = laplace.weights @ laplace.draws
+    assert (np.abs(mean - matched.modes_[0]) < 0.3 * laplace.draws.std(0)).all()
+    rare = np.eye(3)[np.where(np.arange(5000) < 4, 0, 1 + np.arange(5000) % 2)]
+    few = (np.arange(5000) % 3 == 0) & (np.arange(5000) > 3)
+    far = MatchedCoreset(at="posterior", prior=20.0, random_state=0).fit(rare, few)
+    assert not far.laplace_.suffices
+
+
+def test_advice_is_given_once_and_is_no_warning(caplog, monkeypatch):
+    monkeypatch.setattr("handful.progress._told", set())
+    X, y = step_data(500)
+
+    def normal(theta, X, y):
+        return -0.5 * (y - theta) ** 2
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            MatchedCoreset(normal, at="posterior", start=[0.0], random_state=0).fit(X, y)
+    assert [line for line in caplog.messages if "suffices here" in line] == caplog.messages
+    assert len(caplog.messages) == 1

@@ -35,15 +35,24 @@ SOURCES = {
 }
 TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in SOURCES.items()}
 
-# The library from the bottom up: a room imports only from itself and from rooms above it in this
-# list.
-BOTTOM = (
-    "version types lazy progress tables forms rows torch_data checks options sources scales blocks "
-    "parts plans coreset trainers estimator linalg"
-)
-ABOVE = """models baselines matching svm sensitivity proxies bilevel attribution clustering
-sampling streaming continual active dictionary comparison_table compare data cli"""
-ROOMS = [BOTTOM.split(), *([name] for name in ABOVE.split())]
+# The library from the bottom up, a row a layer: a room, which is a module or a subpackage, imports
+# only from itself and from rooms of the rows above its own.
+LAYERS = """
+version types lazy progress scales tables trainers comparison_table
+forms rows linalg
+checks sources
+options blocks parts torch_data
+plans
+coreset
+models
+baselines matching svm proxies
+sensitivity bilevel attribution
+clustering sampling streaming
+continual active dictionary estimator
+compare data
+cli
+"""
+ROOMS = [row.split() for row in LAYERS.strip().splitlines()]
 # the rest of handful_papers is machinery
 PAPERS = ("bico", "svm", "vrm", "vcgmm", "own", "public")
 # The most tokens on a line of code; skglm has 8.6, and 9 is the aim.
@@ -327,7 +336,8 @@ def test_rooms_import_from_rooms_above_and_library_machinery_and_papers_keep_to_
     def wrong(here, there):
         above = (room(here), room(there))
         own = (paper(here), paper(there))
-        below = None not in above and above[1] > above[0]
+        is_own = here.split(".")[1:2] == there.split(".")[1:2]
+        below = None not in above and not is_own and above[1] >= above[0]
         return below or (own[1] is not None and (own[0] is None or own[1] not in ("", own[0])))
 
     found = [(name, line, module) for name, tree in TREES.items() for module, line in imports(tree)]

@@ -24,6 +24,7 @@ HOWTOS = {
     "inverted_file": {"n": 20_000, "n_clusters": 200, "n_queries": 500},
     "label_next": {"n_rounds": 2, "n_seeds": 1},
     "million_rows": {"stride": 4, "n_clusters": 100},
+    "numpyro_and_pymc": {"n": 3000, "n_draws": 300},
     "sample_on_rows": {"n": 6000, "n_steps": 1000},
     "semantic_duplicates": {"n": 20_000, "n_clusters": 60},
     "shap_background": {"n_pool": 300, "n_pilots": 96, "n_explained": 2},
@@ -53,6 +54,10 @@ HOLDS = {
         "0.12).all() and len(same) > 2"
     ),
     "label_next": "runs.groupby('labels')['accuracy'].mean().is_monotonic_increasing",
+    "numpyro_and_pymc": (
+        "check.verdict == 'use the draws' and forgotten.verdict == 'refuse' and "
+        "prior_too.verdict == 'refuse' and 'in company of other rows' in told"
+    ),
     "sample_on_rows": "check.verdict == 'use the draws' and len(w) < 60",
     "tune_on_ten_million_rows": (
         "worst < 5e-4 and abs(report.error) < 5e-4 and rows.curve_error_ < 2e-4 and "

@@ -3,11 +3,12 @@
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -15,6 +16,7 @@ from handful.blocks import Blocks, as_blocks
 from handful.checks import (
     Accepts,
     as_array,
+    as_real,
     check_labels,
     check_magnitude,
     check_rows,
@@ -36,6 +38,7 @@ from handful.matching.folds import (
     strengths,
     where_to_match,
 )
+from handful.matching.groups import SparseRows, find_groups, match_groups, mostly_zero
 from handful.matching.importance_check import DrawsReport, check_log_weights, normalised
 from handful.matching.laplace import LaplaceReport
 from handful.matching.likelihood_sums import LikelihoodSums
@@ -45,6 +48,7 @@ from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot, jittered, 
 from handful.matching.pilot_faults import check_alone, flat_parameters, jumping
 from handful.matching.recombine import pursue
 from handful.models import Logistic, Problem
+from handful.models.linear import LinearProblem
 from handful.models.links import LogisticLink, PoissonLink, SquaredLink
 from handful.options import Count, Positive
 from handful.plans import Plan
@@ -74,6 +78,8 @@ FEW_ROWS = 10_000
 PER_BLOCK = 1 << 20
 # More equations are not taken unasked, as time grows with their cube.
 MAX_EQUATIONS = 3001
+# From more equations groups are looked for, whose recombinations are many but small.
+MANY_EQUATIONS = 1001
 # More equations are not pursued by fewer rows, as each row that joins solves for all weights.
 MAX_PURSUIT_EQUATIONS = 701
 # Pursuit chooses among the exact handfuls of so many parts of the rows.
@@ -112,6 +118,9 @@ class MatchedCoreset(Selector):
       from a Gaussian, at draws that short chains make on rows chosen so. Sampling on the rows, with
       weights, samples the posterior of all rows; `kl_` estimates how nearly, `check` says it of the
       draws.
+      Models with groups, such as an intercept for each of thousands of schools, give their design
+      as a CSR matrix with a column for each group: parameters of a group occur in its own rows
+      alone, so that the sums, and the rows, grow with the groups and not with their square.
     - an array of parameters, shape (K, p): log-likelihoods there, draws of a short chain for
       example.
 
@@ -130,7 +139,8 @@ class MatchedCoreset(Selector):
         `LeastSquares`, `Poisson` or another `Problem`, whose losses are then log-likelihoods with a
         minus, in nats; or a function of parameters (K, p), X (k, d) and y (k,), or of
         the first two where there is no y, that gives log-likelihoods (K, k) in float64 as a numpy,
-        torch or JAX array; -inf or NaN where the parameters are impossible
+        torch or JAX array; -inf or NaN where the parameters are impossible. It gets integers where
+        all of X are, and y of shape (k, columns) where y has several, such as a time and an event
     at : "path", "posterior" or an array, see above
     size : most rows; None takes what the equations need: for "posterior" two for each of its p (p +
         3) / 2 first- and second-order terms (fewer where columns never occur together), and more
@@ -160,7 +170,8 @@ class MatchedCoreset(Selector):
         small for exact sums
     kl_ : "posterior": estimated divergence (nats) of the rows' posterior from that of all rows, by
         draws that were not matched; NaN where too few of them count, for other `at`, and for
-        `LeastSquares`, whose sums are kept exactly
+        `LeastSquares`, whose sums are kept exactly. With groups: half the variance of what the
+        rows miss, at draws of the Gaussian at the mode
     modes_ : "posterior": shape (M, p), the modes found, the highest first
     laplace_ : "posterior": what the Gaussian at the modes gives with importance weights, and
         whether that suffices (`handful.matching.laplace.LaplaceReport`); None for other `at`, and
@@ -220,6 +231,12 @@ class MatchedCoreset(Selector):
         taken = super().take(X, *arrays)
         return taken if self.folds is None else [*taken, self.folds_]
 
+    @property
+    def _may_have_groups(self):
+        at_posterior = isinstance(self.at, str) and self.at == "posterior"
+        is_linear = isinstance(self._problem(), LinearProblem)
+        return at_posterior and is_linear and self.folds is None
+
     def log_likelihood(self, draws: Any, X: Table, y: Table = None) -> np.ndarray:
         """Log-likelihoods, shape (S, n), of draws (S, p) at any rows, as ArviZ takes them for
         leave-one-out."""
@@ -243,6 +260,8 @@ class MatchedCoreset(Selector):
         X, y, sample_weight : what `fit` got
         prior : the prior of the draws, as the option of that name, which it is by default for
             ``at="posterior"``; otherwise, without it, only the rows are checked
+            With a CSR matrix X also the deviations at each draw, shape (S, p) or (chains, S, p), as
+            a hierarchical model draws them
 
         Returns
         -------
@@ -342,7 +361,9 @@ class MatchedCoreset(Selector):
         for k in folds.tested:
             kept = np.flatnonzero(few.folds.codes != k)
             trained = clone(model).fit(
-                take_rows(X_few, kept), take_rows(y_few, kept), sample_weight=w[kept]
+                take_rows(X_few, kept),
+                take_rows(y_few, kept),
+                sample_weight=w[kept],
             )
             found.append(self._parameters_of(trained, rows))
         with one_blas_thread():
@@ -370,7 +391,8 @@ class MatchedCoreset(Selector):
         y = "optional"
         if getattr(problem, "needs_y", not callable(self.problem)):
             y = "classes" if getattr(problem, "classifies", False) else "targets"
-        return Accepts(y, dtypes=(np.float64,))
+        whole = (np.int64,) if callable(self.problem) else ()
+        return Accepts(y, sparse=self._may_have_groups, dtypes=(np.float64, *whole))
 
     @property
     def _by_scale(self):
@@ -380,10 +402,19 @@ class MatchedCoreset(Selector):
         likelihood(self._problem(), y)
 
     def _check_input(self, X, y, sample_weight):
-        X, y = self._check_X_y(X, y, reset=not hasattr(self, "indices_"))
-        check_magnitude(X, "X", X.dtype)
-        # one layout, one rounding
-        return np.ascontiguousarray(X), y, check_sample_weight(sample_weight, len(X))
+        reset = not hasattr(self, "indices_")
+        if callable(self.problem) and np.ndim(y) == 2 and np.shape(y)[1] > 1:
+            # A function may take several numbers a row, such as a time and an event.
+            check_labels(y)
+            several = as_real(y, "y")
+            X, _ = self._check_X_y(X, several[:, 0], reset=reset)
+            y = several
+        else:
+            X, y = self._check_X_y(X, y, reset=reset)
+        check_magnitude(X.data if sparse.issparse(X) else X, "X", np.float64)
+        weights = check_sample_weight(sample_weight, X.shape[0])
+        # One layout, one rounding.
+        return X if sparse.issparse(X) else np.ascontiguousarray(X), y, weights
 
     def _in_a_stream(self):
         if self.folds is not None:
@@ -424,10 +455,15 @@ class MatchedCoreset(Selector):
             sample_weight = check_sample_weight(sample_weight, X.n)
         y = without_absent(y, sample_weight)
         model, y = likelihood(self._problem(), y, getattr(self, "classes_", None))
+        if sparse.issparse(X):
+            return SparseRows(model, X, y, sample_weight)
         return LikelihoodSums(model, X, y, sample_weight)
 
     def _select(self, X, y, sample_weight, rng):
         self.classes_ = None
+        X, found = self._grouped(X, y, sample_weight, rng)
+        if found:
+            return found
         rows = self._rows(X, y, sample_weight).moved(self.at)
         if self.size is not None:
             check_size(self.size, int(np.count_nonzero(rows.weights)), len(rows.weights))
@@ -464,6 +500,47 @@ class MatchedCoreset(Selector):
                 "say.",
                 stacklevel=stacklevel,
             )
+
+    def _grouped(self, X, y, sample_weight, rng):
+        """X as the other ways take it, and None; or X, and the rows of a model with groups, where
+        these ask for fewer sums."""
+        if not self._may_have_groups or isinstance(X, Blocks) or not mostly_zero(X):
+            return X, None
+        rows = self._rows(sparse.csr_array(X), y, sample_weight)
+        wanted = 2 * rows.n_terms() + 1
+        most = min(MAX_EQUATIONS, MAX_ROW_SHARE * np.count_nonzero(rows.weights))
+        groups = find_groups(rows.design)
+        is_cheaper = wanted > MANY_EQUATIONS and groups.n_equations < wanted
+        if wanted <= most and not is_cheaper:
+            return X.toarray() if sparse.issparse(X) else X, None
+        if rows.model.n_outputs != 1 or callable(self.prior) or self.size is not None:
+            if sparse.issparse(X):
+                raise ValueError(
+                    "a sparse X of so many columns is for models of one linear predictor, under a "
+                    "prior of deviations, and without a size: for others give a dense array."
+                )
+            return X, None
+        self.classes_ = rows.model.classes
+        found = match_groups(rows, groups, self.prior, self.tol, rng)
+        self.kl_ = found.kl
+        self.residual_ = found.residual
+        self.n_equations_ = found.n_equations
+        self.modes_ = found.mode[None]
+        self.parameters_ = found.parameters
+        self._warn_of_groups(len(found.places), np.count_nonzero(rows.weights))
+        return X, (found.places, found.weights)
+
+    def _warn_of_groups(self, m, n):
+        if m > MAX_ROW_SHARE * n:
+            why = f"it hardly pays: {m} of {n} rows are kept, as the groups have few rows each"
+        elif not self.kl_ <= self.tol:
+            why = (
+                f"the estimated divergence is {self.kl_:.2g}, and not at most tol={self.tol:g}; "
+                "these rows may miss the posterior: `check` says it of the draws"
+            )
+        else:
+            return
+        warnings.warn(f"{why}.", stacklevel=5)
 
     def _at_parameters(self, rows, theta):
         if self.size is not None:
@@ -550,22 +627,16 @@ class MatchedCoreset(Selector):
         jumps = self._looked_at(rows)
         pilot, log_prior, counts = find_pilot(rows, self.prior, self.start)
         self.modes_ = rows.model.outer(pilot.modes)
+        check_shared(counts, n)
         pairs = np.argwhere(np.tril(counts > 0))
-        p = len(counts)
-        if np.count_nonzero(np.diag(counts) < min(3, n)) > max(3, n / 20):
-            raise ValueError(
-                "parameters that belong to one or two rows each, such as a latent variable for "
-                "every row, are not supported: sample on all rows."
-            )
-        n_terms = p + len(pairs)
-        held = pilot.draws(N_HELDOUT, rng)
-        full = rows.sums(held)
-        drawn = pilot.log_density(held)
-        self.laplace_ = LaplaceReport.of(
-            rows.model.outer(held), full + log_prior(held) - drawn, time.perf_counter() - began
-        )
+        n_terms = len(counts) + len(pairs)
+        theta = pilot.draws(N_HELDOUT, rng)
+        held = HeldOut(theta, rows.sums(theta), pilot.log_density(theta), log_prior(theta))
+        log_weights = held.of_all + held.log_prior - held.drawn
+        seconds = time.perf_counter() - began
+        self.laplace_ = LaplaceReport.of(rows.model.outer(theta), log_weights, seconds)
         self._advise(n, n_terms)
-        found = self._until_near(rows, pilot, log_prior, pairs, (held, full, drawn), rng)
+        found = self._until_near(rows, pilot, log_prior, pairs, held, rng)
         why = self._doubts(n, n_terms)
         if len(jumps):
             self.kl_ = float("nan")
@@ -586,57 +657,72 @@ class MatchedCoreset(Selector):
             )
         return found
 
-    def _until_near(self, rows, pilot, log_prior, pairs, heldout, rng):
+    def _until_near(self, rows, pilot, log_prior, pairs, held, rng):
         """Rows that are matched at more and more draws, until the divergence is at most `tol`."""
         n = np.count_nonzero(rows.weights)
         n_terms = pilot.modes.shape[1] + len(pairs)
-        held, full, drawn = heldout
         most = min(MAX_EQUATIONS, max(3, int(MAX_ROW_SHARE * n)))
-        n_equations = self.size or min(2 * n_terms + 1, most)
-        if n_equations < n_terms and 2 * n_terms < MAX_PURSUIT_EQUATIONS:
-            n_equations = 2 * n_terms + 1
+        n_equations = self._first_equations(n_terms, most)
+        may_chain = (self.size or n_equations) > n_terms
+        # The rows whose posterior a chain draws from, where the pilot is too far from it.
         few = None
-        enough = (self.size or n_equations) > n_terms
         while True:
-            expand = (
-                not few
-                and rows.model.has_curvatures
-                and n_terms + 2 < n_equations <= (self.size or n_equations)
-            )
-            n_draws = max(0, n_equations - 2 - n_terms * expand)
-            # the posterior is not the pilot's: draws of what the rows make of it
-            if few:
-                theta = pilot.chain(
-                    lambda at, few=few: few.sums(at) + log_prior(at), N_HELDOUT + n_draws, rng
-                )
-                held = theta[:N_HELDOUT]
-                theta = theta[N_HELDOUT:]
-                full = rows.sums(held)
-                drawn = few.sums(held) + log_prior(held)
+            if few is None:
+                found = self._match_pilot(rows, pilot, pairs, n_equations, rng)
             else:
-                theta = pilot.draws(n_draws, rng, inflation=INFLATION, on_segment=ON_SEGMENT)
-            # a function may have a bounded support
-            if not rows.model.n_outputs and n_draws:
-                theta = theta[np.isfinite(rows.sums(theta))]
-            matched_at = np.vstack([pilot.modes[:1], theta])
-            self.parameters_ = rows.model.outer(matched_at)
-            if expand:
-                found = self._match(rows, n_equations, "expansion_at", pilot.modes[0], pairs, theta)
-            else:
-                found = self._match(rows, 1 + len(matched_at), "values_at", matched_at)
+                n_draws = N_HELDOUT + max(0, n_equations - 2)
+                posterior = posterior_of(few, log_prior)
+                draws = pilot.chain(posterior, n_draws, rng)
+                theta = draws[:N_HELDOUT]
+                held = HeldOut(theta, rows.sums(theta), posterior(theta), log_prior(theta))
+                found = self._match_draws(rows, pilot, draws[N_HELDOUT:])
             now = rows.restricted(*found)
-            self.kl_, n_effective = heldout_kl(
-                full + log_prior(held), now.sums(held) + log_prior(held), drawn
-            )
-            again = enough and not few and n_effective < MIN_EFFECTIVE_SHARE * N_HELDOUT
-            few = now if few or again else None
-            if again:
+            self.kl_, n_effective = held.kl(now)
+            is_far = n_effective < MIN_EFFECTIVE_SHARE * N_HELDOUT
+            if few is None and may_chain and is_far:
+                few = now
                 continue
-            far = self.kl_ > FAR_OFF * self.tol
-            more = int((2 if far else NEARBY_STEP) * n_equations)
-            if self.size is not None or not self.kl_ > self.tol or more > most:
+            if few is not None:
+                few = now
+            more = self._more_equations(n_equations)
+            is_near = self.size is not None or not self.kl_ > self.tol
+            if is_near or more > most:
                 return found
             n_equations = more
+
+    def _first_equations(self, n_terms, most):
+        """How many equations are tried first, of a posterior of so many first- and second-order
+        terms."""
+        n_equations = self.size or min(2 * n_terms + 1, most)
+        may_pursue = 2 * n_terms < MAX_PURSUIT_EQUATIONS
+        if n_equations < n_terms and may_pursue:
+            return 2 * n_terms + 1
+        return n_equations
+
+    def _more_equations(self, n_equations):
+        """How many are tried after so many, which were too few, perhaps far too few."""
+        is_far_off = self.kl_ > FAR_OFF * self.tol
+        return int((2 if is_far_off else NEARBY_STEP) * n_equations)
+
+    def _match_pilot(self, rows, pilot, pairs, n_equations, rng):
+        """Rows matched at draws of the pilot, and in gradient and curvature at its mode where there
+        is room for these terms."""
+        n_terms = pilot.modes.shape[1] + len(pairs)
+        has_room = n_terms + 2 < n_equations <= (self.size or n_equations)
+        expand = rows.model.has_curvatures and has_room
+        n_draws = max(0, n_equations - 2 - n_terms * expand)
+        theta = pilot.draws(n_draws, rng, inflation=INFLATION, on_segment=ON_SEGMENT)
+        if not expand:
+            return self._match_draws(rows, pilot, theta)
+        theta = possible(rows, theta)
+        self.parameters_ = rows.model.outer(np.vstack([pilot.modes[:1], theta]))
+        return self._match(rows, n_equations, "expansion_at", pilot.modes[0], pairs, theta)
+
+    def _match_draws(self, rows, pilot, theta):
+        """Rows matched at the highest mode and at draws."""
+        matched_at = np.vstack([pilot.modes[:1], possible(rows, theta)])
+        self.parameters_ = rows.model.outer(matched_at)
+        return self._match(rows, 1 + len(matched_at), "values_at", matched_at)
 
     def _looked_at(self, rows):
         """Numbers of the parameters with which the log-likelihood jumps; refused where it looks at
@@ -678,7 +764,9 @@ class MatchedCoreset(Selector):
         # their rank may be lower
         if n_equations <= 4 * size:
             places, weights, self.residual_ = rows.match(
-                max(1, size // n_equations), equations, *args
+                max(1, size // n_equations),
+                equations,
+                *args,
             )
             needed = len(places)
         if needed <= size:
@@ -701,6 +789,56 @@ def _sides(block):
     if block.y is not None:
         check_labels(block.y)
     return block.y, block.weight
+
+
+def check_shared(counts, n):
+    """ValueError if parameters act in hardly a row each, of the counts of rows in which two act
+    together, of n."""
+    n_rare = np.count_nonzero(np.diag(counts) < min(3, n))
+    if n_rare > max(3, n / 20):
+        raise ValueError(
+            "parameters that belong to one or two rows each, such as a latent variable for every "
+            "row, are not supported: sample on all rows."
+        )
+
+
+def possible(rows, theta):
+    """Parameters (K, p) at which all rows are possible: a function may have a bounded support."""
+    if rows.model.n_outputs or not len(theta):
+        return theta
+    return theta[np.isfinite(rows.sums(theta))]
+
+
+def posterior_of(rows, log_prior):
+    """The log density of the posterior of rows, a function of parameters (K, p)."""
+
+    def log_density(theta):
+        return rows.sums(theta) + log_prior(theta)
+
+    return log_density
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Draws that are not matched, by which rows are judged.
+
+    Attributes
+    ----------
+    theta : shape (K, p)
+    of_all : log-likelihoods of all rows there, shape (K,)
+    drawn : log density of what the draws were made from, there
+    log_prior : log density of the prior, there
+    """
+
+    theta: np.ndarray
+    of_all: np.ndarray
+    drawn: np.ndarray
+    log_prior: np.ndarray
+
+    def kl(self, few):
+        """As `heldout_kl`, of a few rows."""
+        of_few = few.sums(self.theta) + self.log_prior
+        return heldout_kl(self.of_all + self.log_prior, of_few, self.drawn)
 
 
 @np.errstate(invalid="ignore")

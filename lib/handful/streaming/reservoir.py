@@ -76,7 +76,7 @@ class Reservoir(StreamMemory):
             )
         rows = self._chunk_rows(*self._open(X, y, None))
         if len(rows):
-            # the place that each row takes, -1 for none
+            # Each row takes a place; -1 stands for none.
             places = self._places(rows)
             self.n_seen_ += len(rows)
             self._store(rows, places)
@@ -166,7 +166,7 @@ class ClassBalancedReservoir(Reservoir):
 
     def _places(self, rows):
         labels, first = np.unique(rows.y, return_index=True)
-        # in the order of arrival, which does not depend on how the stream is cut
+        # Labels come in the order of arrival, which does not depend on how the stream is cut.
         labels = labels[np.argsort(first)]
         begun = len(self.classes_) > 0
         new = labels[~np.isin(labels, self.classes_)] if begun else labels

@@ -27,7 +27,7 @@ from handful.rows import Rows, is_blocks
 from handful.tables import as_array, is_numeric
 from handful.types import Table
 
-# options that cannot change between the chunks of a stream
+# These options cannot change between the chunks of a stream.
 FIXED = ("size", "leaf_size", "n_slots", "n_held")
 
 
@@ -40,7 +40,7 @@ class StreamMemory(Options):
     stopped.
     """
 
-    # what leaves a stream as it was before the chunk
+    # These exceptions leave a stream as it was before the chunk.
     _undone_by = Exception
 
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
@@ -185,7 +185,7 @@ class StreamMemory(Options):
 
     def _coreset_rows(self):
         self._check_begun()
-        # kept until the next chunk
+        # The coreset is kept until the next chunk.
         self._top = self._chosen() if self._top is None else self._top
         if self._top is None:
             raise ValueError(
