@@ -3,7 +3,7 @@
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -34,6 +34,7 @@ from handful.matching.folds import (
     curve_reports,
     folds_of_rows,
     models_without,
+    n_optima,
     sample_of,
     strengths,
     where_to_match,
@@ -53,7 +54,7 @@ from handful.models.links import LogisticLink, PoissonLink, SquaredLink
 from handful.options import Count, Positive
 from handful.plans import Plan
 from handful.progress import tell_once
-from handful.rows import is_blocks
+from handful.rows import Rows, is_blocks
 from handful.tables import join_rows, take_rows
 from handful.types import Seed, Table
 
@@ -90,6 +91,8 @@ MANY_OUTPUTS = 20
 PENALTY_FACTORS = (0.1, 1.0, 10.0)
 # The range over which a penalty is tuned, as multiples of the problem's.
 TUNED_FACTORS = (0.01, 10.0)
+# The range of penalties along which few rows stand for all as a loss.
+STAND_IN_FACTORS = (0.01, 100.0)
 # Share of `tol` that the error of a cross-validated curve may reach.
 CURVE_SHARE = 0.1
 
@@ -458,6 +461,27 @@ class MatchedCoreset(Selector):
         if sparse.issparse(X):
             return SparseRows(model, X, y, sample_weight)
         return LikelihoodSums(model, X, y, sample_weight)
+
+    def stand_in(self, blocks: Any) -> Rows | None:
+        """Few rows whose mean loss is that of all rows near the optima of penalties of both kinds.
+
+        Returns
+        -------
+        `Rows` with their weights; None where so many sums would be matched that it does not pay
+        """
+        sums = self._rows(blocks, None, None).moved("path")
+        n_outputs = sums.model.n_outputs
+        l2 = self._problem().l2
+        least, most = (l2 * factor for factor in STAND_IN_FACTORS)
+        present = np.count_nonzero(sums.weights)
+        wanted = min(MAX_EQUATIONS, MAX_ROW_SHARE * present)
+        if (1 + n_optima(least, most)) * n_outputs * blocks.d > wanted:
+            return None
+        sample = sample_of(sums)
+        pairs, _ = strengths(sample, least, most)
+        optima = where_to_match(sums, sample, pairs)
+        places, weights, _ = sums.match(1, "tangents_at", optima)
+        return replace(sums.blocks.take(places), y=blocks.take(places).y, weight=weights)
 
     def _select(self, X, y, sample_weight, rng):
         self.classes_ = None
