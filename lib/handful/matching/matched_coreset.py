@@ -475,13 +475,14 @@ class MatchedCoreset(Selector):
         least, most = (l2 * factor for factor in STAND_IN_FACTORS)
         present = np.count_nonzero(sums.weights)
         wanted = min(MAX_EQUATIONS, MAX_ROW_SHARE * present)
+        if sums.model.squares and (blocks.d + 2) * (blocks.d + 3) / 2 <= wanted:
+            return _matched_rows(sums, blocks, "second_moments")
         if (1 + n_optima(least, most)) * n_outputs * blocks.d > wanted:
             return None
         sample = sample_of(sums)
         pairs, _ = strengths(sample, least, most)
         optima = where_to_match(sums, sample, pairs)
-        places, weights, _ = sums.match(1, "tangents_at", optima)
-        return replace(sums.blocks.take(places), y=blocks.take(places).y, weight=weights)
+        return _matched_rows(sums, blocks, "tangents_at", optima)
 
     def _select(self, X, y, sample_weight, rng):
         self.classes_ = None
@@ -806,6 +807,12 @@ class MatchedCoreset(Selector):
         few = rows.restricted(places, weights).over(np.concatenate, equations, *args)
         chosen, weights, self.residual_ = pursue(few, weights, size)
         return places[chosen], weights
+
+
+def _matched_rows(sums, blocks, equations, *args):
+    # The rows of `blocks` that keep the sums of some equations.
+    places, weights, _ = sums.match(1, equations, *args)
+    return replace(blocks.take(places), weight=weights)
 
 
 def _sides(block):
