@@ -194,7 +194,12 @@ def size_rows(
                 indices, weights, seconds = baseline(
                     method, mine, size, seed, regresses=trainer == "ridge"
                 )
-                row = dict(same, method=method, way="-", seconds=seconds)
+                row = dict(
+                    same,
+                    method=method,
+                    way="-",
+                    seconds=seconds,
+                )
                 rows.append(row | scores(model, mine, indices, weights))
             few = AnyEstimatorCoreset(
                 model,
@@ -209,7 +214,12 @@ def size_rows(
             seconds = time.perf_counter() - start
             # Draws are numbered.
             way = few.chosen_.rstrip(" 0123456789")
-            row = dict(same, method=CHOICE, way=way, seconds=seconds)
+            row = dict(
+                same,
+                method=CHOICE,
+                way=way,
+                seconds=seconds,
+            )
             rows.append(row | scores(model, mine, few.indices_, few.weights_))
     return rows
 
@@ -431,7 +441,13 @@ def proxy_rows(
     rows = []
     models = {}
     for trainer in trainers:
-        models[trainer], _ = tuned(trainer, task, size, seed, shortened)
+        models[trainer], _ = tuned(
+            trainer,
+            task,
+            size,
+            seed,
+            shortened,
+        )
     for method, (selector, proxy) in proxies(len(task.y)).items():
         few = selector if proxy is None else ProxyCoreset(selector, proxy)
         start = time.perf_counter()

@@ -114,7 +114,15 @@ def curve_rows(
         batch_size=batch_size,
         seed=seed,
     )
-    curves = [_train(method, parts, learning_rate=rate, **options) for rate in learning_rates]
+    curves = [
+        _train(
+            method,
+            parts,
+            learning_rate=rate,
+            **options,
+        )
+        for rate in learning_rates
+    ]
     if not any(curves):
         raise ConvergenceError(
             f"{dataset}, {method}: training diverges at the learning rates {learning_rates}."
@@ -143,7 +151,11 @@ def _train(
         nn.Linear(hidden, int(y.max()) + 1),
     )
     targets = torch.tensor(y)
-    optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=0.9)
+    optimizer = torch.optim.SGD(
+        model.parameters(),
+        lr=learning_rate,
+        momentum=0.9,
+    )
     sampler = make_sampler(method, y, batch_size=batch_size, seed=seed)
     seconds = 0.0
     done = 0

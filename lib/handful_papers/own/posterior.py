@@ -469,7 +469,11 @@ def chain_rows(
     chances = 1 / (1 + np.exp(2 - X @ rng.normal(size=d) * 0.5))
     y = (uniform < chances).astype(int)
     start = time.process_time()
-    matched = MatchedCoreset(Logistic(), at="posterior", random_state=seed).fit(X, y)
+    matched = MatchedCoreset(
+        Logistic(),
+        at="posterior",
+        random_state=seed,
+    ).fit(X, y)
     choosing = time.process_time() - start
 
     def model(A, y, w):
@@ -482,7 +486,12 @@ def chain_rows(
     def chain(X, y, w):
         at_the_mode = init_to_value(values={"theta": matched.modes_[0]})
         kernel = NUTS(model, dense_mass=True, init_strategy=at_the_mode)
-        run = MCMC(kernel, num_warmup=n_warmup, num_samples=n_draws, progress_bar=False)
+        run = MCMC(
+            kernel,
+            num_warmup=n_warmup,
+            num_samples=n_draws,
+            progress_bar=False,
+        )
         A = np.column_stack([X, np.ones(len(X))])
         start = time.process_time()
         run.run(jax.random.PRNGKey(seed), A, y, w)
