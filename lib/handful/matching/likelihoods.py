@@ -154,10 +154,11 @@ class ProblemLikelihood(Likelihood):
         name = f"{type(self.problem).__name__}.{method}"
         try:
             answer = getattr(self.problem, method)(theta, X, y, *weights)
-        except (ValueError, IndexError) as error:
+        except (ValueError, IndexError, TypeError) as error:
+            targets = "no y" if y is None else f"y of {y.dtype}, shape {y.shape}"
             raise ValueError(
-                f"{name} fails at parameters of shape {theta.shape} and X of shape {X.shape}: "
-                f"{error}"
+                f"{name} fails at parameters of shape {theta.shape}, with X of shape {X.shape} and "
+                f"{targets}: {error}"
             ) from error
         found = as_array(answer)
         if found.shape != shape:
