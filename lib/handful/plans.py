@@ -81,24 +81,20 @@ class ChooseAgain(Plan):
     """`size` rows of each block, and `size` of all that were chosen; weights multiply.
 
     The rows chosen from a block stand for it by their weights, so the second choice is among rows
-    that stand for the whole, and a draw whose rounding would add up over many small ones is as good
-    as one of all rows. Rows that determine no model, because they are fewer than the columns,
-    are no data to choose from again: a selector that needs a model says so by `size_per_column`.
+    that stand for the whole. A draw whose rounding would add up over many small shares is made so,
+    too. Rows that are weighted for the model of a block stand for nothing else: a selector that
+    trains a model compresses.
 
     Parameters
     ----------
-    size_per_column : a `size` below so many rows for each column is chosen as by `Compress`
     in_a_block : options that the selector has where it chooses from a block
     """
 
-    size_per_column: int = 0
     in_a_block: dict = field(default_factory=dict)
 
     def select(self, selector, blocks, rng):
         """As `Plan.select`."""
         seed = int(rng.integers(MAX_SEED))
-        if selector.size < self.size_per_column * blocks.d:
-            return choose_from_sample(selector, blocks, rng)
         chooser = clone(selector).set_params(**self.in_a_block)
         n_present, totals, chosen = zip(*blocks.map(_chosen_of_block, chooser, seed))
         check_size(selector.size, sum(n_present), blocks.n, repeats=selector._repeats)
@@ -124,14 +120,9 @@ class Compress(Plan):
 
     def select(self, selector, blocks, rng):
         """As `Plan.select`."""
-        return choose_from_sample(selector, blocks, rng)
-
-
-def choose_from_sample(selector, blocks, rng):
-    """What a selector chooses from a uniform sample that is as large as the largest block."""
-    union = uniform_rows(blocks, max(blocks.lengths), rng)
-    selector._fit_rows(union.X, union.y, union.weight)
-    return union.ids[selector.indices_], selector.weights_
+        union = uniform_rows(blocks, max(blocks.lengths), rng)
+        selector._fit_rows(union.X, union.y, union.weight)
+        return union.ids[selector.indices_], selector.weights_
 
 
 def census(block):

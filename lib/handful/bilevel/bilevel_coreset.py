@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.base import clone
 
+from handful.bilevel.compressed import CompressLinear
 from handful.bilevel.exchange import Elimination, Exchange
 from handful.bilevel.regularised import Regularised
 from handful.bilevel.strategy import Forward, Strategy
@@ -17,7 +18,6 @@ from handful.models.inverse import as_inverse_hessian, named_option
 from handful.models.linear import LinearProblem, Logistic
 from handful.models.problem import check_problem
 from handful.options import Count
-from handful.plans import ChooseAgain
 from handful.progress import Bar
 from handful.rows import is_blocks
 from handful.types import Seed, Table
@@ -114,8 +114,7 @@ class BilevelCoreset(Selector):
     random_state: Seed = None
     verbose: bool = False
 
-    # measured on a9a and generated rows
-    _plan = ChooseAgain(rows_per_column=200, size_per_column=4)
+    _plan = CompressLinear(rows_per_column=200)
 
     def fit(
         self, X: Table, y: Table = None, sample_weight: Table = None, *, validation: Any = None

@@ -29,7 +29,7 @@ def from_numpyro(
     Parameters
     ----------
     model : function with NumPyro's primitives
-    *args, **kwargs : its arguments, on all rows; arrays, or dicts and tuples of arrays
+    args, kwargs : its arguments, on all rows; arrays, or dicts and tuples of arrays
     size, tol, random_state : of `MatchedCoreset`; an argument of the model that has such a name
         goes by position
 

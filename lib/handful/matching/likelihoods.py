@@ -154,10 +154,11 @@ class ProblemLikelihood(Likelihood):
         name = f"{type(self.problem).__name__}.{method}"
         try:
             answer = getattr(self.problem, method)(theta, X, y, *weights)
-        except (ValueError, IndexError) as error:
+        except (ValueError, IndexError, TypeError) as error:
+            targets = "no y" if y is None else f"y of {y.dtype}, shape {y.shape}"
             raise ValueError(
-                f"{name} fails at parameters of shape {theta.shape} and X of shape {X.shape}: "
-                f"{error}"
+                f"{name} fails at parameters of shape {theta.shape}, with X of shape {X.shape} and "
+                f"{targets}: {error}"
             ) from error
         found = as_array(answer)
         if found.shape != shape:
@@ -412,7 +413,8 @@ class LinearLikelihood(ProblemLikelihood):
 
     def tangents_at(self, thetas, X, y):
         """Log-likelihoods and their gradients at each of some parameters (J, p), the targets, and
-        the largest log-likelihood that a row could have (up to a part that no parameter moves).
+        of counts the largest log-likelihood that a row could have (up to a part that no parameter
+        moves).
 
         All that held-out losses near these parameters take, and deviances.
         """
@@ -425,7 +427,7 @@ class LinearLikelihood(ProblemLikelihood):
         found = np.empty((len(A), ends[-1]))
         found[:, 0] = 1.0
         found[:, 1 : ends[1]] = y
-        found[:, ends[1]] = xlogy(y, y).sum(1)
+        found[:, ends[1]] = xlogy(y, y).sum(1) if self.counts else 0.0
         found[:, ends[2] : ends[3]] = self.at(eta, y)
         gradients = found[:, ends[3] :].reshape(len(A), J, K, -1)
         np.multiply(-first[..., None], A[:, None, None], out=gradients)

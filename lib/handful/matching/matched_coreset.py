@@ -3,7 +3,7 @@
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -34,6 +34,7 @@ from handful.matching.folds import (
     curve_reports,
     folds_of_rows,
     models_without,
+    n_optima,
     sample_of,
     strengths,
     where_to_match,
@@ -53,7 +54,7 @@ from handful.models.links import LogisticLink, PoissonLink, SquaredLink
 from handful.options import Count, Positive
 from handful.plans import Plan
 from handful.progress import tell_once
-from handful.rows import is_blocks
+from handful.rows import Rows, is_blocks
 from handful.tables import join_rows, take_rows
 from handful.types import Seed, Table
 
@@ -90,6 +91,8 @@ MANY_OUTPUTS = 20
 PENALTY_FACTORS = (0.1, 1.0, 10.0)
 # The range over which a penalty is tuned, as multiples of the problem's.
 TUNED_FACTORS = (0.01, 10.0)
+# The range of penalties along which few rows stand for all as a loss.
+STAND_IN_FACTORS = (0.01, 100.0)
 # Share of `tol` that the error of a cross-validated curve may reach.
 CURVE_SHARE = 0.1
 
@@ -459,6 +462,28 @@ class MatchedCoreset(Selector):
             return SparseRows(model, X, y, sample_weight)
         return LikelihoodSums(model, X, y, sample_weight)
 
+    def stand_in(self, blocks: Any) -> Rows | None:
+        """Few rows whose mean loss is that of all rows near the optima of penalties of both kinds.
+
+        Returns
+        -------
+        `Rows` with their weights; None where so many sums would be matched that it does not pay
+        """
+        sums = self._rows(blocks, None, None).moved("path")
+        n_outputs = sums.model.n_outputs
+        l2 = self._problem().l2
+        least, most = (l2 * factor for factor in STAND_IN_FACTORS)
+        present = np.count_nonzero(sums.weights)
+        wanted = min(MAX_EQUATIONS, MAX_ROW_SHARE * present)
+        if sums.model.squares and (blocks.d + 2) * (blocks.d + 3) / 2 <= wanted:
+            return _matched_rows(sums, blocks, "second_moments")
+        if (1 + n_optima(least, most)) * n_outputs * blocks.d > wanted:
+            return None
+        sample = sample_of(sums)
+        pairs, _ = strengths(sample, least, most)
+        optima = where_to_match(sums, sample, pairs)
+        return _matched_rows(sums, blocks, "tangents_at", optima)
+
     def _select(self, X, y, sample_weight, rng):
         self.classes_ = None
         X, found = self._grouped(X, y, sample_weight, rng)
@@ -782,6 +807,12 @@ class MatchedCoreset(Selector):
         few = rows.restricted(places, weights).over(np.concatenate, equations, *args)
         chosen, weights, self.residual_ = pursue(few, weights, size)
         return places[chosen], weights
+
+
+def _matched_rows(sums, blocks, equations, *args):
+    # The rows of `blocks` that keep the sums of some equations.
+    places, weights, _ = sums.match(1, equations, *args)
+    return replace(blocks.take(places), weight=weights)
 
 
 def _sides(block):

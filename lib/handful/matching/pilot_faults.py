@@ -9,6 +9,8 @@ ALONE = 4
 LOOKED_AT = 4096
 # Log-likelihoods that are looked at, together.
 MOST = 1 << 24
+# Of more parameters than these no jump is looked for: a step of each is too much to hold.
+MOST_PARAMETERS = 500
 # Two log-likelihoods of a row are the same up to this, beside their magnitude.
 SAME = 1e-6
 # Steps of a parameter, each so much smaller than the one before.
@@ -65,9 +67,12 @@ def jumping(rows, thetas):
     (p,).
 
     The largest change of a row's log-likelihood shrinks with the step of the parameter. Where there
-    is a jump it stays, until no row is left that jumps within the step.
+    is a jump it stays, until no row is left that jumps within the step. Of more than 500 parameters
+    none is looked for.
     """
     p = thetas.shape[1]
+    if p > MOST_PARAMETERS:
+        return np.zeros(p, bool)
     places = _spread(rows, min(LOOKED_AT, max(COMPANY, MOST // (len(thetas) * N_STEPS * p))))
     some = rows.restricted(places, np.ones(len(places)))
     sizes = WIDEST / SHRINK ** np.arange(N_STEPS)

@@ -130,7 +130,7 @@ class FRCL(_EqualWeights):
         sq_length = np.einsum("ij,ij->i", X, X)
         largest = sq_length.max()
         if not largest > 0:
-            # all rows, or their squares, are zero
+            # All rows, or their squares, are zero.
             return chosen
         X = X / np.sqrt(largest)
         noise = self.noise * float((sq_length / largest).mean())
@@ -141,10 +141,25 @@ class FRCL(_EqualWeights):
                 # from piling up.
                 inverse = np.linalg.inv(noise * np.eye(X.shape[1]) + X[chosen].T @ X[chosen])
                 for position in range(self.size):
-                    inverse = self._exchange(X, chosen, position, inverse, moment, rng)
+                    inverse = self._exchange(
+                        X,
+                        chosen,
+                        position,
+                        inverse,
+                        moment,
+                        rng,
+                    )
         return chosen[_greedy_trace(X[chosen], moment, noise)]
 
-    def _exchange(self, X, chosen, position, inverse, moment, rng):
+    def _exchange(
+        self,
+        X,
+        chosen,
+        position,
+        inverse,
+        moment,
+        rng,
+    ):
         # Puts the best of a few random rows and the old one into one place; returns the updated
         # inverse.
         others = rng.integers(len(X), size=self.n_candidates)

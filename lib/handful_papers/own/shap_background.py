@@ -252,7 +252,18 @@ def _halved(kernel, rows, rng):
 # --- the sweep
 
 
-def error_rows(dataset, seed, *, models, sizes, n_train, n_pool, n_explained, n_pairs, n_pilots):
+def error_rows(
+    dataset,
+    seed,
+    *,
+    models,
+    sizes,
+    n_train,
+    n_pool,
+    n_explained,
+    n_pairs,
+    n_pilots,
+):
     """The error of each background of each size for each model: rows for a sweep.
 
     Parameters
@@ -270,7 +281,13 @@ def error_rows(dataset, seed, *, models, sizes, n_train, n_pool, n_explained, n_
     (mean absolute error of the Shapley values against those of the whole pool, over their mean
     absolute value)
     """
-    task = prepare(dataset, seed, n_train=n_train, n_pool=n_pool, n_explained=n_explained)
+    task = prepare(
+        dataset,
+        seed,
+        n_train=n_train,
+        n_pool=n_pool,
+        n_explained=n_explained,
+    )
     rng = np.random.default_rng([seed, 1])
     blind = [found for size in sizes for found in _blind_backgrounds(task.pool, size, seed)]
     rows = []
@@ -278,7 +295,13 @@ def error_rows(dataset, seed, *, models, sizes, n_train, n_pool, n_explained, n_
         output = trained(model, task, seed)
         judge = Judge(output, task, paired_orders(task.pool.shape[1], n_pairs, rng))
         start = time.process_time()
-        pilots = pilot_outputs(output, task.pool, task.X, n_pilots, rng)
+        pilots = pilot_outputs(
+            output,
+            task.pool,
+            task.X,
+            n_pilots,
+            rng,
+        )
         piloted = time.process_time() - start
         backgrounds = list(blind)
         for size in sizes:
@@ -348,7 +371,13 @@ def _seeing_backgrounds(pilots, piloted, size, seed):
         "matched": (n_pilots, lambda: matched(pilots, size, rng)),
     }
     return [
-        _timed(method, size, choose, calls=n * used, seconds=piloted * used / n_pilots)
+        _timed(
+            method,
+            size,
+            choose,
+            calls=n * used,
+            seconds=piloted * used / n_pilots,
+        )
         for method, (used, choose) in ways.items()
     ]
 
@@ -361,16 +390,37 @@ def _backgrounds_of_calls(pool, size, n_pilots, rng):
     found = []
     for count in EXPLAINED:
         more = min(n, size + round(n_pilots * n / (coalitions * count)))
-        known = dict(method=f"calls of {count}", m=size, calls=0, seconds=0.0)
+        known = dict(
+            method=f"calls of {count}",
+            m=size,
+            calls=0,
+            seconds=0.0,
+        )
         found.append((known, rng.permutation(n)[:more], np.ones(more)))
     return found
 
 
-def _timed(method, size, choose, *, calls=0, seconds=0.0):
+def _timed(
+    method,
+    size,
+    choose,
+    *,
+    calls=0,
+    seconds=0.0,
+):
     start = time.process_time()
     background, weights = choose()
     seconds += time.process_time() - start
-    return dict(method=method, m=size, calls=calls, seconds=seconds), background, weights
+    return (
+        dict(
+            method=method,
+            m=size,
+            calls=calls,
+            seconds=seconds,
+        ),
+        background,
+        weights,
+    )
 
 
 def ratios(rows, to, m=CLAIMED):
@@ -385,7 +435,11 @@ def ratios(rows, to, m=CLAIMED):
     m : int, rows
     """
     logs = rows[rows.m == m].assign(log=lambda frame: np.log(frame.error))
-    wide = logs.pivot(index=["dataset", "model", "seed"], columns="method", values="log")
+    wide = logs.pivot(
+        index=["dataset", "model", "seed"],
+        columns="method",
+        values="log",
+    )
     found = {}
     for setting, part in wide.groupby(level=["dataset", "model"], sort=False):
         others = part[[to] if isinstance(to, str) else list(to)]
