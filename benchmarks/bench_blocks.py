@@ -8,7 +8,7 @@ import dask
 import dask.array as da
 import numpy as np
 from _harness import Bench
-from handful import VCGMM, BilevelCoreset, LightweightCoreset, Logistic, SVMCoreset
+from handful import VCGMM, BilevelCoreset, LightweightCoreset, Logistic, SVMCoreset, data
 from handful.blocks import Blocks
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -18,6 +18,9 @@ N = 400_000
 D = 20
 SIZE = 100
 ROWS = 20_000
+# Tables whose rows are not Gaussian, and the rows of a chunk.
+TABLES = ("cod_rna", "htru2", "credit_default", "susy_subset", "phishing", "skin_nonskin")
+CHUNK = 7200
 
 
 def rows(n, d, rng):
@@ -65,6 +68,36 @@ def losses(bench):
         bench.value(case, f"blocks of {ROWS:,} rows: CPU", taken / alone, unit="x one array", bar=2)
 
 
+def real_tables(bench):
+    """Through dask, sorted and not: the loss above that of the choice from one array, and CPU."""
+    few = BilevelCoreset(Logistic(l2=L2), size=SIZE, random_state=0)
+    for name in TABLES:
+        table = data.load(name)
+        scale = table.X.std(0)
+        X = (table.X - table.X.mean(0))[:, scale > 0] / scale[scale > 0]
+        y = (table.y == table.y.max()).astype(int)
+        order = np.random.default_rng(0).permutation(len(X))
+        train, new = np.split(order, [int(0.7 * len(X))])
+
+        def loss(X_small, y_small, weights, X_new=X[new], y_new=y[new]):
+            model = LogisticRegression(C=1 / (L2 * weights.sum()), max_iter=3000)
+            model.fit(X_small, y_small, sample_weight=weights)
+            return log_loss(y_new, model.predict_proba(X_new))
+
+        local, alone = seconds(lambda X=X[train], y=y[train]: few.fit(X, y).coreset_)
+        of_array = loss(*local.take(X[train], y[train]))
+        by_column = train[np.lexsort((X[train, 0], y[train]))]
+        for how, rows in (("as they come", train), ("sorted", by_column)):
+            now = X[rows], y[rows]
+            lazy = [da.from_array(a, chunks=(CHUNK, *a.shape[1:])) for a in now]
+            with dask.config.set(scheduler="synchronous"):
+                found, taken = seconds(lambda lazy=lazy: few.fit(*lazy).coreset_)
+            case = f"{name}, {len(train):,} x {X.shape[1]}, chunks of {CHUNK:,} rows {how}"
+            above = loss(*found.take(*now)) - of_array
+            bench.value(case, "loss above that of one array", above, unit="nats", bar=0.002)
+            bench.value(case, "CPU", taken / alone, unit="x one array", bar=2.5)
+
+
 def through_dask(bench):
     """CPU of dask arrays over that of one array, tasks and scheduler in this process."""
     X, y = rows(1_000_000, D, np.random.default_rng(1))
@@ -97,8 +130,9 @@ def through_dask(bench):
 def main():
     bench = Bench("blocks", "Rows in blocks")
     losses(bench)
+    real_tables(bench)
     through_dask(bench)
-    bench.write(l2=L2, size=SIZE, rows_in_a_block=ROWS, data="generated")
+    bench.write(l2=L2, size=SIZE, rows_in_a_block=ROWS, data="named tables and generated rows")
 
 
 if __name__ == "__main__":

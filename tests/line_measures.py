@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LIB = Path(__file__).resolve().parents[1] / "lib"
+DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
+BRANCHES = (ast.If, ast.For, ast.While, ast.IfExp, ast.ExceptHandler)
 LAYOUT = {
     tokenize.COMMENT,
     tokenize.DEDENT,
@@ -86,6 +88,28 @@ def by_package(root):
         parts = path.relative_to(root).parts
         name = parts[0] if len(parts) > 1 else "(modules)"
         found[name] = found.get(name, Measures()) + measured(path)
+    return found
+
+
+def branches(function):
+    """In how many places a function can go one way or another: statements that branch or repeat,
+    conditional expressions, `and` and `or`, and comprehensions with their conditions.
+
+    What it defines in itself counts apart.
+    """
+    found = 0
+    left = list(ast.iter_child_nodes(function))
+    while left:
+        node = left.pop()
+        if isinstance(node, DEFINITIONS):
+            continue
+        if isinstance(node, BRANCHES):
+            found += 1
+        elif isinstance(node, ast.BoolOp):
+            found += len(node.values) - 1
+        elif isinstance(node, ast.comprehension):
+            found += 1 + len(node.ifs)
+        left += ast.iter_child_nodes(node)
     return found
 
 

@@ -10,15 +10,18 @@ from handful import (
     CoresetEstimator,
     KCenter,
     LeastSquares,
+    MergeReduce,
     Selector,
     UniformCoreset,
 )
+from handful.checks import Accepts
 from scipy import sparse
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.utils import get_tags
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 CORESET = Coreset(np.array([5, 0, 5, 3]), np.array([1.0, 2.0, 3.0, 4.0]))
@@ -204,3 +207,43 @@ def test_an_estimator_that_would_drop_the_weights_is_refused(estimator, way_out)
         ValueError, match=f"{type(estimator).__name__}.fit takes no sample_weight, .*{way_out}"
     ):
         CoresetEstimator(UniformCoreset(10), estimator).fit(X, y)
+
+
+SAID_OF_Y = {
+    "unread": (False, False, False),
+    "optional": (False, True, False),
+    "targets": (True, True, False),
+    "classes": (True, True, True),
+    "two classes": (True, True, True),
+}
+
+
+@pytest.mark.parametrize("y", SAID_OF_Y)
+def test_what_is_declared_of_y_is_what_is_asked_of_it(y):
+    """What needs y looks at it, and classes are needed."""
+    accepts = Accepts(y)
+    assert (accepts.needs_y, accepts.reads_y, accepts.classes) == SAID_OF_Y[y]
+
+
+class Declared(Last):
+    """The last rows, of what is declared when it is made."""
+
+    _accepts = Accepts("targets", sparse=True, dtypes=(np.float32,))
+
+
+def test_what_a_selector_declares_is_what_fit_takes(rng):
+    X = rng.normal(size=(9, 2))
+    with pytest.raises(ValueError, match="Declared requires y to be passed"):
+        Declared().fit(X)
+    stream = MergeReduce(Declared(), size=2, leaf_size=4)
+    with pytest.raises(ValueError, match="MergeReduce requires y to be passed"):
+        stream.partial_fit(X)
+    assert Declared()._check_X_y(X, X[:, 0])[0].dtype == np.float32
+    rows, y = Declared()._check_X_y(sparse.csr_matrix(X), X[:, 0])
+    assert rows.format == "csr"
+    np.testing.assert_array_equal(y, X[:, 0])
+    with pytest.raises(TypeError, match="Sparse data was passed"):
+        Last().fit(sparse.csr_matrix(X), X[:, 0])
+    tags = get_tags(Declared())
+    assert tags.target_tags.required
+    assert tags.input_tags.sparse

@@ -145,7 +145,7 @@ def mixed(X):
 def test_choices_and_weights_stay_as_they_are_far_from_the_origin(name, form):
     selector = SELECTORS[name]()
     X = mixed(GRID) if form == "mixed csr" else GRID
-    if form != "dense" and not selector._takes_sparse:
+    if form != "dense" and not selector._accepts.sparse:
         return
     near = selector.fit(X, SIGNS)
     for shift in (1e7, 1e8):

@@ -28,7 +28,7 @@ from handful.rows import (
     RowBlocks,
     Rows,
     are_names,
-    check_no_plan,
+    check_not_lazy,
     is_blocks,
     is_dask,
     is_files,
@@ -96,7 +96,7 @@ class Blocks(RowBlocks):
         verbose: bool = False,
         keep: Any = None,
     ) -> None:
-        check_no_plan(X, y, sample_weight)
+        check_not_lazy(X, y, sample_weight)
         self._dask = import_module("dask") if is_dask(X, y, sample_weight) else None
         files = is_files(X) or are_names(X)
         make = of_dask if self._dask else of_files if files else of_arrays
@@ -162,7 +162,7 @@ class Blocks(RowBlocks):
 
     def each(self, function, *shared, own=None, at_once=False):
         """As `map`, one result after the other; `at_once` by all workers at the same time."""
-        # dask, which gets all tasks together, has a bar of its own
+        # Dask, which gets all tasks together, has a bar of its own.
         on_scheduler = bool(at_once and self._dask)
         with Bar(
             self._tasks(function, *shared, own=own),
@@ -190,7 +190,7 @@ class Blocks(RowBlocks):
         """
         part = Path(f"{path}.part")
         like = None
-        # a map of a file would end the process where the disk is full
+        # A map of a file would end the process where the disk is full.
         with open(part, "wb") as file:
             for i, (rows, n) in enumerate(zip(self.each(function, *shared), self.lengths)):
                 rows = np.asarray(rows)
@@ -237,15 +237,15 @@ class Blocks(RowBlocks):
             if isinstance(a, Path)
         ]
         path = Path(self.keep) / joblib.hash([get_func_code(function)[0], args, times, task])
-        # it is not there, or of an older version
+        # What was kept may not be there, or be of an older version.
         with suppress(Exception):
             data = memoryview(path.read_bytes())
-            # else damaged or another block's
+            # Otherwise it is damaged, or belongs to another block.
             if crc32(data[:-4], crc32(path.name.encode())).to_bytes(4) == data[-4:]:
                 return pickle.loads(data[:-4])
         path.parent.mkdir(parents=True, exist_ok=True)
         found = run(function, pieces, *task)
-        # a name of its own until it is whole
+        # The file has a name of its own until it is whole.
         part = path.with_suffix(".part")
         with open(part, "wb") as file:
             pickle.dump(
@@ -305,7 +305,7 @@ def _itself(block):
 def _read(pieces, start):
     parts = [piece() if callable(piece) else piece for piece in pieces]
     parts = [triple for part in parts for triple in (part if isinstance(part, list) else [part])]
-    # of no rows the types may be any
+    # Parts without rows may have any types.
     parts = [part for part in parts if part[0].shape[0]] or parts[:1]
     forms = [forms_of(*part) for part in parts]
     for form in forms:

@@ -6,12 +6,14 @@ No other module calls scikit-learn's own checks of rows, so that all rows are `r
 import operator
 import os
 from contextlib import contextmanager
+from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import check_random_state, validation
+from sklearn.utils import check_random_state, get_tags, validation
 from sklearn.utils.multiclass import type_of_target
 
 from handful.rows import are_names, check_in_memory, is_files, physical_memory
@@ -25,6 +27,57 @@ LIMITS = {
     "below": (operator.lt, "less than"),
     "most": (operator.le, "at most"),
 }
+
+
+@dataclass(frozen=True)
+class Accepts:
+    """What a selector accepts of the rows that it chooses from.
+
+    Attributes
+    ----------
+    y : what the selector makes of y. "unread": nothing, so that labels may be missing, or several a
+        row, and are not handed on; "optional": it looks at y where it is given; "targets": it needs
+        it; "classes": it needs it, and it holds classes; "two classes": at least two of them, and
+        rows of a single class, such as a chunk of a stream, go to `_select_one_class`
+    sparse : whether X may be sparse
+    dtypes : types of X; others are converted to the first
+    values : whether the values of X are looked at; else words, categories and missing values pass,
+        and X comes as it is
+    """
+
+    y: Literal["unread", "optional", "targets", "classes", "two classes"] = "optional"
+    sparse: bool = False
+    dtypes: tuple = (np.float64, np.float32)
+    values: bool = True
+
+    @property
+    def needs_y(self):
+        """Whether y may not be None."""
+        return self.y in ("targets", "classes", "two classes")
+
+    @property
+    def reads_y(self):
+        """Whether y is looked at where it is given."""
+        return self.y != "unread"
+
+    @property
+    def classes(self):
+        """Whether y holds classes."""
+        return self.y in ("classes", "two classes")
+
+
+def check_has_y(selector, y):
+    """ValueError where y is None for a selector whose tags say that it needs one."""
+    if y is None and get_tags(selector).target_tags.required:
+        raise ValueError(
+            f"{type(selector).__name__} requires y to be passed, but the target y is None: which "
+            "points it selects depends on y."
+        )
+
+
+def accepts_of(selector):
+    """What a selector declares that it accepts; the default for one that is no `Selector`."""
+    return getattr(selector, "_accepts", Accepts())
 
 
 class ConvergenceError(ValueError):
@@ -69,7 +122,7 @@ def check_number(name, value, *, above=None, least=None, below=None, most=None, 
 
 def _check(name, value, kind, what, limits, of, why):
     limits = {key: limit for key, limit in limits.items() if limit is not None}
-    # a limit may lie outside of float32
+    # A limit may lie outside of float32.
     number = value.item() if isinstance(value, np.generic) else value
     good = isinstance(value, kind) and not isinstance(value, bool) and abs(number) <= LARGEST
     if good and all(LIMITS[key][0](number, limit) for key, limit in limits.items()):
@@ -224,7 +277,7 @@ def check_rows(X, name="X", *, accept_sparse=False):
             X, dtype=[np.float64, np.float32], input_name=name, accept_sparse=accept_sparse
         )
     except (ValueError, TypeError) as error:
-        # about shapes and objects, it does not say of what
+        # Of shapes and objects the message does not say what has them.
         raise type(error)(f"{name}: {error}") from None
     check_magnitude(X if isinstance(X, np.ndarray) else X.data, name, X.dtype)
     return X

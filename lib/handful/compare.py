@@ -23,7 +23,7 @@ from handful.tables import readable, take_rows
 from handful.trainers import WeightedFit, kind_of, seed_unset, tags_of, weighted_fit, why_unweighted
 from handful.types import Table
 
-# of the training rows, where no sizes are given
+# Where no sizes are given, they are these shares of the training rows.
 SHARES = (0.01, 0.02, 0.05, 0.1)
 MOST_DRAWS = 1000
 
@@ -120,8 +120,10 @@ def compare(
     score = check_scoring(estimator, scoring)
     X, y, test = _readable_data(X, y, test)
     classes = _repeat(y) and kind_of(estimator) != "regressor"
-    baselines = {UNIFORM: UniformCoreset()} | ({STRATIFIED: StratifiedCoreset()} if classes else {})
-    # these may fail
+    baselines = {UNIFORM: UniformCoreset()}
+    if classes:
+        baselines[STRATIFIED] = StratifiedCoreset()
+    # Methods that nobody asked for may fail.
     unasked = baselines.keys() - named.keys()
     methods = {name: baselines[name] for name in baselines if name in unasked} | named
     trainer = weighted_fit(estimator)
@@ -131,47 +133,55 @@ def compare(
         )
     seeds = _listed_seeds(seeds)
     sizes = None if sizes is None else _listed("sizes", sizes)
+    fit = _Fit(estimator, trainer, score)
+    bought = named if controls else {}
     rows: list = []
     caught: dict = {}
     try:
-        fit = _Fit(estimator, trainer, score)
-        bought = named if controls else {}
         for row in _measure(
             methods, bought, fit, X, y, sizes, seeds, test, test_size, classes, verbose
         ):
             rows.append(row)
-            for warning in row.pop("warnings"):
-                place = (warning.category, warning.filename, warning.lineno)
-                caught.setdefault(place, (warning, {}))[1][len(rows)] = row["method"]
+            _keep_warnings(caught, row, len(rows))
         found = _comparison(rows, methods, scoring)
-        nothing = {
-            name: own["error"].iloc[0] or "every score is NaN"
-            for name, own in found.frame.groupby("method", sort=False)
-            if own["score"].isna().all()
-        }
-        if found.frame["score"].isna().all():
-            with words_named(X):
-                raise ValueError(
-                    "No method got a score: "
-                    f"{next(iter(nothing.values()))}{_cure(nothing.values(), scoring)}"
-                )
-        for name, error in nothing.items():
-            if name not in {*unasked, BEST_DRAW, MORE_ROWS}:
-                raise ValueError(f"{name} gave no score at all: {error}")
+        with words_named(X):
+            _check_scored(found.frame, scoring, {*unasked, BEST_DRAW, MORE_ROWS})
         return found
     except BaseException as error:
         if rows:
             vars(error)["comparison"] = _comparison(rows, methods, scoring)
             error.add_note(
                 f"compare: the {len(rows)} fits that had finished are on this exception, as its "
-                "attribute comparison; "
-                "at a prompt it is sys.last_value.comparison."
+                "attribute comparison; at a prompt it is sys.last_value.comparison."
             )
         raise
     finally:
         for warning, fits in caught.values():
             whose = f"{len(fits)} of {len(rows)} fits, of {', '.join(dict.fromkeys(fits.values()))}"
             warnings.warn(f"in {whose}: {warning.message}", warning.category, stacklevel=2)
+
+
+def _keep_warnings(caught, row, number):
+    """Note which fits, by number and method, gave each warning, once for its place in the code."""
+    for warning in row.pop("warnings"):
+        place = (warning.category, warning.filename, warning.lineno)
+        fits = caught.setdefault(place, (warning, {}))[1]
+        fits[number] = row["method"]
+
+
+def _check_scored(frame, scoring, may_fail):
+    """ValueError where no method has a score, or one that was asked for has none."""
+    errors = {
+        name: own["error"].iloc[0] or "every score is NaN"
+        for name, own in frame.groupby("method", sort=False)
+        if own["score"].isna().all()
+    }
+    if frame["score"].isna().all():
+        first = next(iter(errors.values()))
+        raise ValueError(f"No method got a score: {first}{_cure(errors.values(), scoring)}")
+    for name, error in errors.items():
+        if name not in may_fail:
+            raise ValueError(f"{name} gave no score at all: {error}")
 
 
 def _check_trainer(estimator, scoring):
@@ -236,7 +246,7 @@ def _measure(methods, bought, fit, X, y, sizes, seeds, test, test_size, classes,
                     check_integer("size", size, most=n, why=f"there are {n} training rows")
                 sizes = list(dict.fromkeys(sizes))
                 bar.reset(len(seeds) * (1 + len(sizes) * (len(methods) + 2 * bool(bought))))
-            # to choose and train, of what was measured for this seed
+            # Seconds to choose and to train, of what was measured for this seed.
             seconds = {}
 
             def measured(name, size, run, *args, seed=seed, seconds=seconds):
@@ -342,7 +352,7 @@ def _repeat(y):
 def _split(X, y, test, test_size, seed, classes):
     if test is not None:
         return (X, y), test
-    # here, as importing it takes a while
+    # It is imported here, as that takes a while.
     from sklearn.model_selection import train_test_split
 
     labels = np.asarray(y)
@@ -378,7 +388,7 @@ class _Fit:
             outcome["train_seconds"] = time.perf_counter() - start
             outcome["score"] = float(self.score(model, *held_out))
         except ValueError as error:
-            # such as one class only among the rows
+            # There may be one class only among the rows, for example.
             outcome["error"] = str(error)
         return outcome
 
@@ -393,7 +403,7 @@ class _Fit:
         best = -np.inf
         rows = rng.choice(rest, size, replace=False)
         n_draws = 0
-        # a penalty weighs as much as on all rows
+        # With these weights a penalty weighs as much as on all rows.
         weights = np.full(size, n / size)
         while n_draws < MOST_DRAWS and (n_draws == 0 or time.perf_counter() - start < budget):
             drawn = rng.choice(rest, size, replace=False)
@@ -402,7 +412,7 @@ class _Fit:
                 model = self._trained(seed, [take_rows(one, drawn) for one in train], weights)
                 found = self.score(model, *judge) if len(judges) else 0.0
             except ValueError:
-                # one class only in this draw: the next may have two
+                # This draw may have one class only, and the next two.
                 continue
             if found > best:
                 best = found
@@ -416,7 +426,7 @@ class _Fit:
     def more_rows(self, budget, ends, size, seed, train, held_out):
         n = len(train[1])
         (few, all_rows) = ends
-        # unless all rows take longer: then between the two, as if the time rose with the rows
+        # All rows, unless they take longer: then fewer, as if the time rose with the rows.
         m = n
         if all_rows > max(few, budget):
             m = int(np.clip(size + (budget - few) / (all_rows - few) * (n - size), size, n))
@@ -437,6 +447,6 @@ def _seeded(part, seed, **more):
     values = {"random_state": seed, **more}
     if known:
         part.set_params(**{k: v for k, v in values.items() if k in known})
-    # of steps, and of what a search or a vote trains
+    # Steps, and what a search or a vote trains, have seeds of their own.
     seed_unset(part, seed)
     return part

@@ -1,20 +1,20 @@
 """Coresets: weighted rows of a data set, and the selectors that choose them."""
 
 import warnings
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import clone
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from handful.blocks import Blocks, as_blocks, uniform_rows
+from handful.blocks import Blocks, as_blocks
 from handful.checks import (
-    MAX_SEED,
+    Accepts,
     as_generator,
     check_coreset,
+    check_has_y,
     check_magnitude,
     check_sample_weight,
     check_size,
@@ -25,18 +25,12 @@ from handful.checks import (
 from handful.lazy import module_with_torch
 from handful.linalg import one_blas_thread
 from handful.options import Count, Options, all_or_nothing, check_options
-from handful.parts import choose, class_totals, of_one_class, reduced
-from handful.rows import exceeds_memory, is_blocks, is_dask, is_files, joined, physical_memory
+from handful.parts import class_totals
+from handful.plans import ChooseAgain, Plan
+from handful.rows import exceeds_memory, is_blocks, is_dask, is_files, physical_memory
 from handful.scales import warn_of_scales
 from handful.tables import take_rows
 from handful.types import Seed, Table
-
-# the fewest rows of a block for each row that is chosen from it
-PER_ROW = 4
-# times `size` rows are drawn from a block that holds one class, as any of them may matter
-OF_ONE_CLASS = 10
-# of a block that is joined from smaller ones: 1 GiB of float64
-MOST_ENTRIES = 1 << 27
 
 
 @dataclass(frozen=True)
@@ -123,34 +117,21 @@ class Selector(Options):
     `numpy.random.Generator`. Rows of weight zero count as absent: they must not be selected.
     """
 
-    # `fit` refuses y=None
-    _needs_y = False
-    _takes_sparse = False
-    # others are converted to the first
-    _dtypes: ClassVar[tuple[type, ...]] = (np.float64, np.float32)
-    # draws with repetition: `size` may exceed the number of rows
+    # This is what the input may be.
+    _accepts = Accepts()
+    # So it chooses from rows in blocks.
+    _plan: ClassVar[Plan] = ChooseAgain()
+    # It draws with repetition, so `size` may exceed the number of rows.
     _repeats = False
-    # looks at the values of X; else words, categories and missing values pass, and X comes as it is
-    _reads = True
-    # looks at y where it is given; else labels may be missing, or several a row, and are not handed
-    # on
-    _reads_y = True
-    # rows whose weights estimate every sum: each block draws its share of `size`; a class may get
-    # none
+    # It draws rows whose weights estimate every sum, so that a class may get none.
     _draws = False
-    # what is chosen depends on the units of the columns: on distances or on a penalty
+    # What is chosen depends on the units of the columns, by distances or by a penalty.
     _by_scale = False
-    # it chooses from a part of the data, where a class that gets no row is no loss yet
-    _of_a_part = False
-    # the fewest rows of a block for each column
-    _rows_per_column = 4
-    # a smaller `size` is chosen from a sample: see `_select_blocks`
-    _size_per_column: ClassVar[float] = 0
-    # the first k rows chosen are a coreset of k; False if rows come in another order, such as
-    # ascending
+    # The first k rows chosen are a coreset of k; False if rows come in another order, such as
+    # ascending.
     _ranks = True
-    # y holds classes, which `_check_targets` sees together with those of other parts of the data
-    _classifies = False
+    # It chooses from a part of the data, where a class that gets no row is no loss yet.
+    _of_a_part = False
 
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Choose the coreset.
@@ -182,18 +163,18 @@ class Selector(Options):
     def _fit(self, X, y, sample_weight, **options):
         # `options` are those of a subclass's `fit`, for its `_select`.
         check_options(self)
-        # of an earlier fit
+        # What an earlier fit learned goes.
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
         too_large = exceeds_memory(X)
-        if too_large and self._reads:
+        if too_large and self._accepts.values:
             warnings.warn(
                 f"the numbers of X, shape {X.shape}, exceed half of the "
                 f"{physical_memory() / 2**30:.3g} GiB of memory: "
                 "rows are chosen in blocks, as fit(Blocks(X, y)) does without this warning.",
                 stacklevel=4,
             )
-        if is_blocks(X, y, sample_weight) and (self._reads or not too_large):
+        if is_blocks(X, y, sample_weight) and (self._accepts.values or not too_large):
             return self._fit_blocks(as_blocks(X, y, sample_weight))
         return self._fit_rows(X, y, sample_weight, **options)
 
@@ -241,82 +222,31 @@ class Selector(Options):
         )
 
     def _fit_blocks(self, blocks):
-        blocks = blocks.at_least(self._rows_per_block(blocks))
+        blocks = blocks.at_least(self._plan.rows_per_block(self, blocks))
         if len(blocks) == 1:
             block = next(iter(blocks))
             return self._fit_rows(block.X, block.y, block.weight)
         with one_blas_thread():
-            self.indices_, self.weights_ = self._select_blocks(
-                blocks, as_generator(self.random_state)
-            )
+            rng = as_generator(self.random_state)
+            self.indices_, self.weights_ = self._plan.select(self, blocks, rng)
         self.n_samples_fit_ = blocks.n
         if blocks.like is None:
             self.n_features_in_ = blocks.d
         else:
-            # the number and the names of the features
+            # This notes the number and the names of the features.
             validate_data(self, blocks.like, skip_check_array=True)
         return self
 
-    def _select_blocks(self, blocks, rng):
-        """As `_select`, of rows in blocks: `size` rows of each, and `size` of all that were chosen;
-        weights multiply.
+    def _select_one_class(self, X, sample_weight, rng):
+        """As `_select`, of rows of one class, where y must hold two: a part of a stream may not.
 
-        The rows chosen from a block stand for it by their weights, so the second choice is among
-        rows that stand for the whole. Draws need no second choice: each block draws its share of
-        `size` (`_draws`).
-
-        The rows chosen from a block that determine no model, because they are fewer than the
-        columns, are no data to choose from again. A selector that needs a model says so by
-        `_size_per_column`, and gets a uniform sample of all rows that is as large as the largest
-        block.
+        The rows are checked; `size` of them or more count.
         """
-        chooser = clone(self._in_a_block())
-        seed = int(rng.integers(MAX_SEED))
-        if self._draws:
-            _, mass, totals = zip(*blocks.map(_census))
-            mass = np.array(mass)
-            if not mass.any():
-                raise ValueError("sample_weight is zero for all rows: nothing to select from.")
-            due = self.size * mass / mass.sum()
-            # next to what is due, on average that
-            drawn = np.diff(np.floor(np.cumsum(due) + rng.random()), prepend=0)
-            own = [(int(k), k / share) if k else None for k, share in zip(drawn, due)]
-            union = joined(blocks.map(_share_of_block, chooser, seed, own=own))
-            self._tell_lost(united(totals), class_totals(union.y, union.weight), stacklevel=7)
-            return union.ids, union.weight
-        if self.size < self._size_per_column * blocks.d:
-            union = uniform_rows(blocks, max(blocks.lengths), rng)
-            self._fit_rows(union.X, union.y, union.weight)
-            return union.ids[self.indices_], self.weights_
-        n_present, chosen = zip(*blocks.map(_chosen_of_block, chooser, seed))
-        check_size(self.size, sum(n_present), blocks.n, repeats=self._repeats)
-        union = joined([block for block in chosen if len(block)])
-        # fewer than wanted, where optimised weights are zero
-        if len(union) <= self.size:
-            return union.ids, union.weight
-        self._fit_blocks(Blocks(union.X, union.y, union.weight))
-        return union.ids[self.indices_], self.weights_
-
-    def _rows_per_block(self, blocks):
-        wanted = max(PER_ROW * self.size, self._rows_per_column * blocks.d)
-        most = max(1, blocks.n * MOST_ENTRIES // max(1, blocks.n_entries))
-        if most < wanted < blocks.n:
-            warnings.warn(
-                f"blocks hold {most:,} rows, fewer than the {wanted:,} that a choice of "
-                f"size={self.size} of "
-                f"{blocks.d:,} columns wants, as more would need over a gigabyte; lower size, or "
-                "give fewer columns.",
-                stacklevel=4,
-            )
-        return min(wanted, most)
-
-    def _in_a_block(self):
-        """The selector that chooses from each block."""
-        return self
+        raise NotImplementedError
 
     def _check_input(self, X, y, sample_weight):
         X, y = self._check_X_y(X, y)
-        if self._reads:
+        if self._accepts.values:
             check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
         sample_weight = check_sample_weight(sample_weight, X.shape[0])
         check_size(
@@ -333,7 +263,7 @@ class Selector(Options):
         """
         check_options(self)
         X, y = self._check_X_y(X, y)
-        if self._reads:
+        if self._accepts.values:
             check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
         return X, y
 
@@ -349,21 +279,17 @@ class Selector(Options):
     def _check_X_y(self, X, y, *, reset=True):
         # Without `reset` the number and the names of the features must be those of the fit.
         options = dict(
-            accept_sparse="csr" if self._takes_sparse else False,
-            dtype=list(self._dtypes),
+            accept_sparse="csr" if self._accepts.sparse else False,
+            dtype=list(self._accepts.dtypes),
             reset=reset,
         )
-        if y is None and self._needs_y:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None: "
-                "it selects the points on which a model of y can be trained."
-            )
-        labels = y if self._reads_y else None
-        if not self._reads:
+        check_has_y(self, y)
+        labels = y if self._accepts.reads_y else None
+        if not self._accepts.values:
             labels = None if labels is None else validate_data(self, y=labels)
             X = checked_shape(X)
             if len(X.shape) == 2:
-                # the number and the names of the features
+                # This notes the number and the names of the features.
                 validate_data(self, X, skip_check_array=True)
         elif labels is None:
             X = validate_data(self, X, **options)
@@ -403,12 +329,12 @@ class Selector(Options):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self._takes_sparse
+        tags.input_tags.sparse = self._accepts.sparse
         tags.input_tags.string = tags.input_tags.categorical = (
             tags.input_tags.allow_nan
-        ) = not self._reads
-        tags.target_tags.required = self._needs_y
-        tags.target_tags.multi_output = not self._reads_y
+        ) = not self._accepts.values
+        tags.target_tags.required = self._accepts.needs_y
+        tags.target_tags.multi_output = not self._accepts.reads_y
         return tags
 
 
@@ -419,46 +345,3 @@ class SizedSelector(Selector):
     size: Count = 100
     _: KW_ONLY
     random_state: Seed = None
-
-
-def _census(block):
-    # Rows that count, their weight, and that of each class.
-    return (
-        np.count_nonzero(block.weight),
-        float(block.weight.sum()),
-        class_totals(block.y, block.weight),
-    )
-
-
-def united(totals):
-    """`class_totals` of several parts, joined; None if one of them has no classes."""
-    if any(one is None for one in totals):
-        return None
-    out: dict = {}
-    for one in totals:
-        for label, mass in one.items():
-            out[label] = out.get(label, 0.0) + mass
-    return out
-
-
-def _share_of_block(block, selector, seed, own):
-    size, scale = own
-    rng = np.random.default_rng([seed, int(block.ids[0])])
-    block = block.of_positive_weight()
-    # A selector of its own: the threads of dask share the one that is given.
-    selector = clone(selector).set_params(size=size, random_state=rng)
-    chosen, weights = choose(selector, block.X, block.y, block.weight, rng)
-    return replace(block.take(chosen), weight=weights * scale)
-
-
-def _chosen_of_block(block, selector, seed):
-    block = block.of_positive_weight()
-    size = selector.size
-    n_present = len(block)
-    if hasattr(selector, "select_one_class") and of_one_class(block.y, None):
-        size *= OF_ONE_CLASS
-    if n_present > size:
-        block = reduced([block], selector, size, np.random.default_rng([seed, int(block.ids[0])]))
-        # optimised weights may be 0
-        block = block.of_positive_weight()
-    return n_present, block

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, check_memory
 from handful.blocks import rowwise
 from handful.checks import (
     MAX_SEED,
+    accepts_of,
     as_generator,
     check_array,
     check_labels,
@@ -32,7 +33,7 @@ from handful.tables import as_array, readable, row_array, take_rows
 from handful.trainers import input_tags_of, kind_of, seed_unset, weighted_fit, why_unweighted
 from handful.types import Seed, Table
 
-# as scikit-learn names them
+# Validation data are called so by scikit-learn.
 VALIDATION = ("X_val", "y_val", "sample_weight_val")
 ASKED = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform", "score")
 
@@ -146,7 +147,7 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         self._check_parts("fit")
         routed = self._route("fit", params)
         selector, estimator, self._rng = self._fresh_parts()
-        # of parts that follow
+        # Labels of further parts are compared with these.
         self._labels = None
         X, y = self._checked_rows(X, y)
         memory = os.fspath(self.memory) if isinstance(self.memory, os.PathLike) else self.memory
@@ -313,9 +314,9 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         kinds = {getattr(dtype, "kind", "O") for dtype in np.ravel(getattr(X, "dtypes", ()))}
         words = takes.string or takes.categorical or bool(kinds - set("biuf"))
         of_rows = row_array(X) if isinstance(X, list | tuple) else X
-        # texts and images are as the estimator has them
+        # Texts and images are as the estimator has them.
         table = len(getattr(of_rows, "shape", (0, 0))) == 2
-        if table and not is_blocks(X) and not getattr(self.selector, "_reads", True) and not words:
+        if table and not is_blocks(X) and not accepts_of(self.selector).values and not words:
             finite = "allow-nan" if takes.allow_nan else True
             check_array(X, accept_sparse=True, ensure_all_finite=finite, estimator=self)
         return X, y

@@ -8,7 +8,7 @@ from scipy import sparse
 
 from handful.tables import as_array, is_missing
 
-# of labels that can be compared with one another
+# Labels of one of these kinds can be compared with one another.
 KINDS = ("words", "numbers", "dates", "times")
 
 

@@ -71,3 +71,29 @@ def lazy_names(package, homes, gone=None):
         return sorted({*vars(sys.modules[package]), *there})
 
     return __getattr__, __dir__
+
+
+class LazyModule:
+    """A module of a package that the library does without, imported when something of it is asked
+    for.
+
+    Parameters
+    ----------
+    name : str, of the module; ImportError says how to get the package that it is in
+    """
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __getattr__(self, attribute):
+        # what looks at any object, such as doctest, asks for nothing of the module
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        try:
+            module = import_module(self._name)
+        except ModuleNotFoundError as error:
+            package = self._name.partition(".")[0]
+            if error.name != package:
+                raise
+            raise ImportError(f"this needs {package}: pip install {package}.") from error
+        return getattr(module, attribute)

@@ -7,13 +7,14 @@ from sklearn.base import clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import has_fit_parameter
 
+from handful.checks import accepts_of
 from handful.forms import check_kind, kind_of_labels
 from handful.rows import joined
 from handful.tables import as_array, missing
 
-# more different numbers are counts or targets of a regression
+# More different numbers are counts, or the targets of a regression.
 MOST_CLASSES = 100
-# range of whole numbers up to which classes are counted without being sorted
+# Classes are counted without being sorted if they are whole numbers in a range of this width.
 WIDE = 10_000
 
 
@@ -33,7 +34,7 @@ def reduced(blocks, selector, size, rng):
     union = joined(blocks)
     if len(union) <= size:
         return union
-    # optimised weights may be 0
+    # Optimised weights may be 0.
     if np.count_nonzero(union.weight) <= size:
         return union.of_positive_weight()
     chosen, weights = choose(
@@ -109,7 +110,7 @@ def check_part(selector, size, X, y, sample_weight=None, classes=None):
         selector._check_targets(y, dtype)
         return None
     check_kind(y)
-    if not selector._classifies:
+    if not selector._accepts.classes:
         selector._check_targets(y, dtype)
         return None
     if classes is not None and kind_of_labels(classes) != kind_of_labels(y):
@@ -166,28 +167,39 @@ def class_totals(y, weights):
     return dict(zip(found[there].astype(labels.dtype).tolist(), mass[there].tolist()))
 
 
+def united(totals):
+    """`class_totals` of several parts, joined; None if one of them has no classes."""
+    if any(one is None for one in totals):
+        return None
+    out: dict = {}
+    for one in totals:
+        for label, mass in one.items():
+            out[label] = out.get(label, 0.0) + mass
+    return out
+
+
 def choose(selector, X, y, sample_weight, rng):
     """What a selector chooses of a part of the data, such as a leaf of a stream or a task:
     ``(indices, weights)``.
 
-    A part with one class only, zero weights aside, goes to the selector's `select_one_class` where
-    it has one: a classifier's loss needs two classes, a part of a stream may hold one.
+    A part with one class only, zero weights aside, goes to the `_select_one_class` of a selector
+    that needs two: a classifier's loss does, and a part of a stream may hold one.
 
     Parameters
     ----------
     selector : Selector, its size set
     X, y : the rows and their labels, or None
     sample_weight : shape (n,), or None
-    rng : numpy.random.Generator, for `select_one_class`
+    rng : numpy.random.Generator, for `_select_one_class`
 
     Raises
     ------
     ValueError
         as the selector's `fit`
     """
-    if hasattr(selector, "select_one_class") and of_one_class(y, sample_weight):
+    if accepts_of(selector).y == "two classes" and of_one_class(y, sample_weight):
         X, _, sample_weight = selector._check_input(X, y, sample_weight)
-        return selector.select_one_class(X, sample_weight, rng)
+        return selector._select_one_class(X, sample_weight, rng)
     selector._of_a_part = True
     selector.fit(X, y, sample_weight=sample_weight)
     return selector.indices_, selector.weights_

@@ -1,5 +1,6 @@
 """`Bar`: what long work shows while it runs."""
 
+import logging
 import multiprocessing
 import sys
 import threading
@@ -50,3 +51,20 @@ class Bar(tqdm):
 def _works_for_another():
     is_worker = multiprocessing.parent_process() is not None
     return is_worker or threading.current_thread() is not threading.main_thread()
+
+
+# Kinds of advice that were given in this process.
+_told = set()
+
+
+def tell_once(kind, line):
+    """A line of advice in the log "handful", one of each kind in a process, from the main thread
+    alone.
+
+    Advice is what a user may do instead; what may be wrong is a warning.
+    ``logging.getLogger("handful").setLevel("ERROR")`` hides it.
+    """
+    if kind in _told or _works_for_another():
+        return
+    _told.add(kind)
+    logging.getLogger("handful").warning(line)

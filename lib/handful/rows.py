@@ -14,19 +14,19 @@ from scipy import sparse
 
 from handful.tables import join_rows, take_rows
 
-# entries of a block that is cut from an array or a file: 128 MiB of float64
+# A block that is cut from an array or a file has so many entries: 128 MiB of float64.
 ENTRIES = 1 << 24
-# of the memory, which the numbers of an array may take
+# The numbers of an array may take this share of the memory.
 SHARE = 0.5
-# of files that are read
+# Files with these suffixes are read.
 SUFFIXES = ".npy", ".parquet"
 NAMES = str, bytes, PathLike
-# names the control groups of this process
+# This file names the control groups of the process.
 GROUP = Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")
 
-# Tables that are plans of a library: what makes rows of them.
-PLANS = {
+# Tables that hold no rows yet, and what makes rows of them.
+LAZY_TABLES = {
     ("polars", "LazyFrame"): "X.collect()",
     ("narwhals", "LazyFrame"): "X.collect()",
     ("dask", "Delayed"): "X.compute(), or dask.dataframe.from_delayed(parts)",
@@ -143,7 +143,7 @@ class RowBlocks:
                 "was fitted on."
             )
         own, order = split_places(places, self.lengths)
-        # no rows of block 0 have the form of all
+        # No rows at all are taken from block 0, so that they have the form of all.
         own[0] = own[0] if len(places) else places
         return joined(self.map(Rows.take, own=own)).take(order)
 
@@ -206,7 +206,7 @@ def split_places(places, counts):
 # --- what is given
 
 
-def check_no_plan(*data):
+def check_not_lazy(*data):
     """ValueError for a lazy or delayed table, or an iterator, which holds no rows yet; it names
     what makes rows."""
     for values in data:
@@ -223,8 +223,8 @@ def check_no_plan(*data):
 def _makes_rows(values):
     root = type(values).__module__.partition(".")[0].lstrip("_")
     for base in type(values).__mro__:
-        if (root, base.__name__) in PLANS:
-            return PLANS[root, base.__name__]
+        if (root, base.__name__) in LAZY_TABLES:
+            return LAZY_TABLES[root, base.__name__]
     if isinstance(values, Iterator):
         return (
             "list(X) of rows, or numpy.concatenate(list(X)) of chunks, or each chunk to partial_fit"
@@ -321,7 +321,7 @@ def _limits_of_groups():
 def is_blocks(X, *others):
     """Whether rows are to be read in blocks: dask data, files, `Blocks`, and arrays that exceed
     half of the memory."""
-    check_no_plan(X, *others)
+    check_not_lazy(X, *others)
     return isinstance(X, RowBlocks) or is_dask(X, *others) or is_files(X) or exceeds_memory(X)
 
 
@@ -333,7 +333,7 @@ def check_in_memory(name, *data):
     name : str, of the class, function or argument
     data : its arguments
     """
-    check_no_plan(*data)
+    check_not_lazy(*data)
     if is_dask(*data) or any(isinstance(values, RowBlocks | str | PathLike) for values in data):
         raise ValueError(
             f"{name} must have its rows in memory, got dask data, files or Blocks: choose rows "

@@ -23,11 +23,11 @@ from handful.forms import type_of
 from handful.rows import SUFFIXES, are_names, is_dask, rows_at_once, stretch_of, suffix_of
 from handful.tables import readable
 
-# with which names begin that are not meant for readers
+# Names that begin so are not meant for readers.
 HIDDEN = ".", "_"
-# columns that travel with those of a dask frame
+# These columns travel with those of a dask frame.
 SIDES = "handful's y", "handful's sample_weight"
-# numbers within a name
+# Names are sorted by the numbers in them.
 DIGITS = re.compile(r"(\d+)")
 
 
@@ -35,7 +35,7 @@ def of_arrays(X, y, sample_weight, rows, columns):
     """Pieces of arrays in memory or mapped from a file."""
     table, y, sample_weight = map(_sliceable, (X, y, sample_weight))
     check_consistent_length(table, y, sample_weight)
-    # a frame keeps the names of its columns
+    # A frame keeps the names of its columns.
     like = (X if hasattr(X, "columns") else table)[:0]
     return *_stretches(
         partial(_slices, table, y, sample_weight), table.shape, table.size, rows
@@ -119,32 +119,37 @@ def _of_frames(paths, y, sample_weight, columns):
     forms = [table.schema_arrow.empty_table().to_pandas() for table in tables]
     like = forms[0]
     sides = [name for name in (y, sample_weight) if name is not None]
-    for name in [*sides, *(columns or [])]:
+    _check_columns([*sides, *(columns or [])], paths[0], like)
+    read = list(like.columns) if columns is None else [*columns, *sides]
+    for path, form in zip(paths, forms):
+        _check_types_of_columns(read, path, form, paths[0], like)
+    wider = _of_missing_values(tables, like[read])
+    like = like[columns or [name for name in like.columns if name not in sides]]
+    d = like.shape[1]
+    pieces = []
+    shapes = []
+    for path, table in zip(paths, tables):
+        for i in range(table.num_row_groups):
+            n = table.metadata.row_group(i).num_rows
+            pieces.append(partial(_row_group, path, i, columns, y, sample_weight, wider))
+            shapes.append((n, d, n * d))
+    return pieces, shapes, like
+
+
+def _check_columns(names, path, like):
+    for name in names:
         if not isinstance(name, str) or name not in like.columns:
             known = ", ".join(map(str, like.columns))
-            raise ValueError(f"{paths[0]} has no column {str(name)[:40]!r}, only {known}.")
-    read = like.columns if columns is None else [*columns, *sides]
-    for path, form in zip(paths, forms):
-        for name in read:
-            if name in form.columns and type_of(form[name]) != type_of(like[name]):
-                raise ValueError(
-                    f"column {name!r} of {path} is {type_of(form[name])}, but of {paths[0]} "
-                    f"{type_of(like[name])}; "
-                    "give all files in one form."
-                )
-    wider = _of_missing_values(tables, like[list(read)])
-    groups = [
-        (path, table.metadata, i)
-        for path, table in zip(paths, tables)
-        for i in range(table.num_row_groups)
-    ]
-    pieces = [
-        partial(_row_group, path, i, columns, y, sample_weight, wider) for path, _, i in groups
-    ]
-    like = like[columns or [name for name in like.columns if name not in sides]]
-    lengths = [metadata.row_group(i).num_rows for _, metadata, i in groups]
-    d = like.shape[1]
-    return pieces, [(n, d, n * d) for n in lengths], like
+            raise ValueError(f"{path} has no column {str(name)[:40]!r}, only {known}.")
+
+
+def _check_types_of_columns(names, path, form, first_path, first):
+    for name in names:
+        if name in form.columns and type_of(form[name]) != type_of(first[name]):
+            raise ValueError(
+                f"column {name!r} of {path} is {type_of(form[name])}, but of {first_path} "
+                f"{type_of(first[name])}; give all files in one form."
+            )
 
 
 def _of_missing_values(tables, like):
@@ -176,7 +181,7 @@ def _table(path):
     try:
         return pq.ParquetFile(path)
     except (ValueError, OSError) as error:
-        # those of arrow are of these kinds
+        # Errors of arrow are of these kinds.
         raise ValueError(f"{path} cannot be read as a frame (.parquet): {error}") from error
 
 
@@ -185,7 +190,7 @@ def _row_group(path, i, columns, y, sample_weight, wider):
     try:
         frame = _table(path).read_row_group(i, columns=columns and [*columns, *sides]).to_pandas()
     except OSError as error:
-        # damaged behind its head
+        # The file is damaged behind its head.
         raise ValueError(f"{path} cannot be read as a frame (.parquet): {error}") from error
     frame = frame.astype({name: dtype for name, dtype in wider.items() if name in frame.columns})
     y, sample_weight = (None if name is None else frame.pop(name) for name in (y, sample_weight))
@@ -218,7 +223,7 @@ def _paths(name, X, n_files=None):
 
 
 def _path(name):
-    # as it is for an unknown ~user
+    # The name of an unknown ~user stays as it is.
     return Path(os.path.expanduser(os.fsdecode(name)))
 
 
@@ -286,25 +291,30 @@ def of_dask(X, y, sample_weight, rows, columns):
         lengths = None if np.isnan(X.shape[0]) else X.chunks[0]
         like = np.empty((0, *X.shape[1:]), X.dtype)
     elif X.ndim == 2:
-        # one frame: dask may join partitions, and would do so for each column apart
-        y = y[y.columns[0]] if getattr(y, "ndim", 1) == 2 and len(y.columns) == 1 else y
-        sides = {
-            k: side
-            for k, side in zip(SIDES, (y, sample_weight))
-            if is_dask(side) and hasattr(side, "to_frame")
-        }
-        y, sample_weight = (
-            None if k in sides else side for k, side in zip(SIDES, (y, sample_weight))
-        )
-        X = X.assign(**sides)
+        X, y, sample_weight = _as_one_frame(X, y, sample_weight)
     parts = list(np.ravel(X.to_delayed()))
-    y, weights = (
-        _side(name, side, parts, lengths)
-        for name, side in (("y", y), ("sample_weight", sample_weight))
-    )
-    pieces = [dask.delayed(_triple, pure=False)(*part) for part in zip(parts, y, weights)]
+    labels = _side("y", y, parts, lengths)
+    weights = _side("sample_weight", sample_weight, parts, lengths)
+    pieces = [dask.delayed(_triple, pure=False)(*part) for part in zip(parts, labels, weights)]
+    if lengths is None:
+        return pieces, None, like
     width = tuple(X.shape[1:])
-    return pieces, lengths and [(n, *width, n * int(np.prod(width))) for n in lengths], like
+    return pieces, [(n, *width, n * int(np.prod(width))) for n in lengths], like
+
+
+def _as_one_frame(X, y, sample_weight):
+    """A dask frame with y and sample_weight as columns of it, where they are series.
+
+    Dask may join partitions, and would do so for each column apart.
+    """
+    if getattr(y, "ndim", 1) == 2 and len(y.columns) == 1:
+        y = y[y.columns[0]]
+    sides = [y, sample_weight]
+    for i, side in enumerate(sides):
+        if is_dask(side) and hasattr(side, "to_frame"):
+            X = X.assign(**{SIDES[i]: side})
+            sides[i] = None
+    return X, *sides
 
 
 def _side(name, side, parts, lengths):

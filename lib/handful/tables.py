@@ -16,18 +16,33 @@ def as_array(values):
     of objects, as numpy would make a word of NaN.
     """
     if hasattr(values, "detach"):
-        tensor = values.detach().cpu()
-        short = tensor.is_floating_point() and tensor.element_size() < 4
-        return (tensor.float() if short else tensor).numpy()
+        return _of_tensor(values)
     if isinstance(values, np.ma.MaskedArray):
         return _unmasked(values)
-    if isinstance(values, list | tuple) and any(hasattr(value, "detach") for value in values):
+    if isinstance(values, list | tuple):
+        return _of_list(values)
+    return _of_known_type(np.asarray(values))
+
+
+def _of_tensor(tensor):
+    tensor = tensor.detach().cpu()
+    is_short = tensor.is_floating_point() and tensor.element_size() < 4
+    return (tensor.float() if is_short else tensor).numpy()
+
+
+def _of_list(values):
+    if any(hasattr(value, "detach") for value in values):
         values = [as_array(value) for value in values]
     array = np.asarray(values)
-    if array.dtype.kind in "US" and isinstance(values, list | tuple) and missing(values).any():
+    is_words = array.dtype.kind in "US"
+    if is_words and missing(values).any():
         return np.asarray(values, dtype=object)
-    foreign = array.dtype.kind == "V" and not issubclass(array.dtype.type, np.void)
-    return array.astype(np.float32) if foreign else array
+    return _of_known_type(array)
+
+
+def _of_known_type(array):
+    is_foreign = array.dtype.kind == "V" and not issubclass(array.dtype.type, np.void)
+    return array.astype(np.float32) if is_foreign else array
 
 
 def _unmasked(array):
@@ -122,13 +137,18 @@ def is_numeric(rows):
         return True
     dtypes = getattr(rows, "dtypes", None)
     if hasattr(rows, "columns") and dtypes is not None:
-        return all(getattr(dtype, "kind", "O") in "biufc" for dtype in dtypes)
+        return all(map(_is_number_type, dtypes))
     if isinstance(rows, list | tuple):
-        return is_table(rows) and np.asarray(rows).dtype.kind in "biufc"
+        return is_table(rows) and _is_number_type(np.asarray(rows).dtype)
     array = rows if hasattr(rows, "dtype") else np.asarray(rows)
-    if isinstance(array, np.ndarray) and array.dtype.kind == "O" and array.ndim == 2:
+    is_table_of_objects = isinstance(array, np.ndarray) and array.dtype.kind == "O"
+    if is_table_of_objects and array.ndim == 2:
         return all(isinstance(value, Number) for value in array.flat)
-    return len(array.shape) < 3 and getattr(array.dtype, "kind", "O") in "biufc"
+    return len(array.shape) < 3 and _is_number_type(array.dtype)
+
+
+def _is_number_type(dtype):
+    return getattr(dtype, "kind", "O") in "biufc"
 
 
 def row_array(rows):
@@ -152,37 +172,40 @@ def take_rows(array, indices):
     """
     if array is None:
         return None
-    as_they_are = isinstance(array, list | tuple) and not is_table(array)
-    if not as_they_are and not hasattr(array, "shape") and not hasattr(array, "take"):
-        array = as_array(array)
-    # an arrow column has no shape
-    n = array.shape[0] if hasattr(array, "shape") else len(array)
-    if len(indices) and np.max(indices) >= n:
-        largest = np.max(indices)
-        raise ValueError(
-            f"the coreset holds row {largest}, but got {n} rows: take from the data it was fitted "
-            "on."
-        )
-    if as_they_are:
+    if isinstance(array, list | tuple) and not is_table(array):
+        _check_places(indices, len(array))
         return type(array)([array[i] for i in indices])
-    # pandas
+    if not hasattr(array, "shape") and not hasattr(array, "take"):
+        array = as_array(array)
+    # A column of arrow has no shape.
+    _check_places(indices, array.shape[0] if hasattr(array, "shape") else len(array))
+    return _taken(array, indices)
+
+
+def _check_places(indices, n):
+    if len(indices) and np.max(indices) >= n:
+        raise ValueError(
+            f"the coreset holds row {np.max(indices)}, but got {n} rows: take from the data it was "
+            "fitted on."
+        )
+
+
+def _taken(array, indices):
+    """Rows of what has them, as its own library takes them."""
+    library = type(array).__module__.partition(".")[0]
     if hasattr(array, "iloc"):
         return array.iloc[indices]
-    # its arrays and indices
-    if type(array).__module__.startswith("pandas"):
+    if library in ("pandas", "pyarrow"):
         return array.take(indices)
-    if type(array).__module__.startswith("polars"):
+    if library == "polars" or isinstance(array, np.ma.MaskedArray):
         return array[indices]
-    if type(array).__module__.startswith("pyarrow"):
-        return array.take(indices)
     if sparse.issparse(array):
         return array.tocsr()[indices]
-    # torch
     if hasattr(array, "index_select"):
         import torch
 
         return array[torch.as_tensor(indices, device=array.device)]
-    return (array if isinstance(array, np.ma.MaskedArray) else np.asarray(array))[indices]
+    return np.asarray(array)[indices]
 
 
 def join_rows(parts):

@@ -137,31 +137,39 @@ def _list(args):
 
 
 def _report(args):
-    from handful_papers import committed, picture, site
+    from handful_papers import committed, site
 
     profiles = tuple(args.profile or committed.COMMITTED)
+    lost = _judge_all_again(profiles) if args.judge else []
+    print(site.terminal(profiles))
+    wrong = []
+    if args.check:
+        rows, wrong = site.item_rows(profiles)
+        wrong += [f"{row['name']}: {sentence}" for row in rows for sentence in _faults(row)]
+    print(*(f"wrong: {sentence}" for sentence in wrong), sep="\n", end="")
+    return 1 if lost or wrong else 0
+
+
+def _judge_all_again(profiles):
+    """Judge the records of some profiles again, and write what shows them: sentences on those that
+    cannot be judged."""
+    from handful_papers import committed, picture, site
+
     lost = []
-    for path, record in committed.records(profiles=profiles)[0] if args.judge else ():
+    for path, record in committed.records(profiles=profiles)[0]:
         try:
             if committed.judge_again(path):
                 print(f"judged anew: {record['item']} at {record['profile']}")
         except ValueError as error:
             lost.append(str(error))
     if lost:
-        print(
-            *(f"Not judged: {sentence}" for sentence in lost),
-            "Picture and pages stay as they were.",
-            sep="\n",
-        )
-    elif args.judge:
-        picture.write()
-        for page in (committed.FIGURES.parent / "docs").glob("*.md"):
-            page.write_text(site.with_claims(page.read_text(encoding="utf-8")), encoding="utf-8")
-    print(site.terminal(profiles))
-    rows, refused = site.item_rows(profiles)
-    wrong = [*refused, *(f"{row['name']}: {sentence}" for row in rows for sentence in _faults(row))]
-    print(*(f"wrong: {sentence}" for sentence in wrong if args.check), sep="\n", end="")
-    return 1 if lost or (args.check and wrong) else 0
+        print(*(f"Not judged: {sentence}" for sentence in lost), sep="\n")
+        print("Picture and pages stay as they were.")
+        return lost
+    picture.write()
+    for page in (committed.FIGURES.parent / "docs").glob("*.md"):
+        page.write_text(site.with_claims(page.read_text(encoding="utf-8")), encoding="utf-8")
+    return []
 
 
 def _faults(row):

@@ -73,24 +73,36 @@ def run_parameters(name, namespace, *, again=False):
         no record can hold: NaN, an infinity, a function
     """
     source = NOTEBOOKS / f"{name}.ipynb"
-    plain = {
-        key: value
-        for key, value in namespace.items()
-        if not key.startswith("_") and is_plain(value)
-    }
+    plain = _plain_names(namespace)
     lower = [key for key in plain if key.islower()]
     declared = list(cell_parameters(source)) if source.is_file() else lower
-    # Names in capitals are constants that the cell after the parameters imports.
-    misspelt = [k for k in plain if k.lower() in declared and k not in declared and not k.isupper()]
-    unknown = [] if again else [key for key in lower if key not in declared]
-    for key in [*misspelt, *unknown]:
-        near = get_close_matches(key.lower(), declared, n=1)
-        hint = f"Did you mean {near[0]}? " if near else ""
+    unknown = [key for key in plain if _is_misspelt(key, declared)]
+    if not again:
+        unknown += sorted(set(lower) - set(declared), key=lower.index)
+    if unknown:
         raise ValueError(
-            f"{name} has no parameter {key}. {hint}Its cell has: {', '.join(declared)}."
+            f"{name} has no parameter {unknown[0]}. {_hint(unknown[0], declared)}Its cell has: "
+            f"{', '.join(declared)}."
         )
     given = {key: namespace[key] for key in declared if key in namespace}
     return {key: as_recorded(f"{name}: parameter {key}", value) for key, value in given.items()}
+
+
+def _plain_names(namespace):
+    return [key for key, value in namespace.items() if not key.startswith("_") and is_plain(value)]
+
+
+def _hint(key, declared):
+    near = get_close_matches(key.lower(), declared, n=1)
+    return f"Did you mean {near[0]}? " if near else ""
+
+
+def _is_misspelt(key, declared):
+    """Whether a name is that of a parameter but for capitals.
+
+    Names in capitals alone are constants that the cell after the parameters imports.
+    """
+    return key not in declared and key.lower() in declared and not key.isupper()
 
 
 def is_plain(value):

@@ -13,18 +13,26 @@ from handful_papers.site import item_rows
 from handful_papers.style import BLUE, GREEN, ORANGE, PURPLE, render, use_style
 
 TARGET = FIGURES / "reproduction.png"
-# of the papers, in order
+# The colours of the papers, in order.
 HUES = (BLUE, ORANGE, GREEN, PURPLE)
 WORDS = ("as printed", "reduced", "replaced")
-# the axis ends at a fifth and at five times the printed value
+# The axis ends at a fifth and at five times the printed value.
 FACTOR = 5
 NUMBER = {"marker": "o", "ms": 2.5}
 EFFECT = {"marker": "D", "ms": 5, "mfc": "none"}
-# it would lie beyond the left end of a logarithmic axis
+# A ratio below 0 lies beyond the left end of a logarithmic axis.
 OTHER_SIGN = {"marker": "<"}
-# where the bars beside the papers' names stand, in widths of the figure
+# Where the bars beside the papers' names stand, in widths of the figure.
 NAMES_AT = 0.035
-# where the counts of numbers stand, left of data, size and model
+# Keys of matplotlib's settings that are a size of type.
+TYPE_SIZES = (
+    "font.size",
+    "axes.labelsize",
+    "xtick.labelsize",
+    "ytick.labelsize",
+    "legend.fontsize",
+)
+# Where the counts of numbers stand, left of data, size and model.
 NUMBERS_AT = -1.4
 
 
@@ -113,18 +121,7 @@ def draw(rows):
     ]
     rows = [row for row in labelled if row["name"].split("/")[0] in colours]
     use_style()
-    plt.rcParams.update(
-        dict.fromkeys(
-            (
-                "font.size",
-                "axes.labelsize",
-                "xtick.labelsize",
-                "ytick.labelsize",
-                "legend.fontsize",
-            ),
-            8.5,
-        )
-    )
+    plt.rcParams.update(dict.fromkeys(TYPE_SIZES, 8.5))
     size = (5.4, 0.19 * len(rows) + 2.3)
     fig, (left, right) = plt.subplots(
         1, 2, figsize=size, sharey=True, width_ratios=(5, 3.7), layout="constrained"

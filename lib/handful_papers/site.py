@@ -5,7 +5,7 @@ import os
 import re
 from collections import Counter
 
-from handful_papers.claims import VERDICTS
+from handful_papers.claims import AGREES, DISAGREES, VERDICTS
 from handful_papers.committed import COMMITTED, FIGURES, records
 from handful_papers.entries import figure_entry, papers
 from handful_papers.levels import GENERATED, OWN
@@ -89,7 +89,7 @@ def item_rows(profiles=COMMITTED, figures=FIGURES):
 
 def by_stratum(rows):
     """Stratum -> tally of the claims of these rows."""
-    judged = [(stratum(claim, row["record"]), claim) for row in rows for claim in row["claims"]]
+    judged = _judged(rows)
     return {name: tally([claim for where, claim in judged if where == name]) for name in STRATA}
 
 
@@ -101,34 +101,36 @@ def summary(rows):
     ----------
     rows : list of dict, of `item_rows`
     """
-    judged = [(stratum(claim, row["record"]), claim) for row in rows for claim in row["claims"]]
-    counts = {
-        name: Counter(claim["verdict"] for where, claim in judged if where == name)
-        for name in STRATA[:3]
-    }
-    papers_data, reduced, checks = (
-        [counts[name][verdict] for verdict in VERDICTS] for name in STRATA[:3]
-    )
-    softened = {
-        claim.id for row in rows for claim in figure_entry(row["name"])["claim"] if claim.softened
-    }
-    agreeing = [
-        claim["id"]
-        for where, claim in judged
-        if where != STRATA[3] and claim["verdict"] == VERDICTS[0]
-    ]
-    milder = [name for name in agreeing if name in softened]
+    judged = _judged(rows)
+    counts = []
+    for name in STRATA[:3]:
+        found = Counter(claim["verdict"] for where, claim in judged if where == name)
+        counts += [found[verdict] for verdict in VERDICTS]
     told = (
         "On the papers' own data {} of their claims agree, {} disagree and {} are undecided; "
         "on smaller or stand-in data {}, {} and {}; of mathematics and timing {}, {} and {}."
-    ).format(*papers_data, *reduced, *checks)
+    ).format(*counts)
+    of_papers = [claim for where, claim in judged if where != STRATA[3]]
+    agreeing = [claim["id"] for claim in of_papers if claim["verdict"] == AGREES]
+    softened = _softened(rows)
+    milder = [name for name in agreeing if name in softened]
     if milder:
         told += (
             f" Of the {len(agreeing)} that agree, {len(milder)} do so by a rule that was made "
-            "milder after its result "
+            f"milder after its result was known ({', '.join(milder)})."
         )
-        told += f"was known ({', '.join(milder)})."
     return told
+
+
+def _judged(rows):
+    """(stratum, claim) of each judged claim of some rows."""
+    return [(stratum(claim, row["record"]), claim) for row in rows for claim in row["claims"]]
+
+
+def _softened(rows):
+    """Ids of the declared claims of some rows whose rule was made milder."""
+    declared = [claim for row in rows for claim in figure_entry(row["name"])["claim"]]
+    return {claim.id for claim in declared if claim.softened}
 
 
 def terminal(profiles=COMMITTED, figures=FIGURES, only=None):
@@ -137,30 +139,35 @@ def terminal(profiles=COMMITTED, figures=FIGURES, only=None):
 
     A quick run has no verdicts, as its data are too few for any.
     """
-    quick = tuple(profiles) == ("quick",)
     rows, refused = item_rows(profiles, figures)
     rows = [row for row in rows if only is None or row["name"] in only]
     lines = [f"Left out: {sentence}" for sentence in refused]
-    for row in rows:
-        state = f"stale: {row['stale']}; " if row["stale"] else ""
-        if not quick and row["unverified"] not in ("", OLDER):
-            state += f"unverified: {row['unverified']}; "
-        verdicts = "" if quick else f"; {row['verdicts']}"
-        lines.append(f"{row['name']:<34} {row['time']:<14} {state}{row['data']}{verdicts}")
-    if not quick:
-        lines += [f"Claims {name}: {told}" for name, told in by_stratum(rows).items()]
-    counts = (
-        sum(row["record"] is not None for row in rows),
-        len(rows),
-        sum(bool(row["stale"]) for row in rows),
-    )
-    lines.append("{} of {} figures on record, {} stale.".format(*counts))
+    n_recorded = sum(row["record"] is not None for row in rows)
+    n_stale = sum(bool(row["stale"]) for row in rows)
+    count = f"{n_recorded} of {len(rows)} figures on record, {n_stale} stale."
+    if tuple(profiles) == ("quick",):
+        lines += [_state_line(row) for row in rows]
+        return "\n".join([*lines, count, QUICK])
+    lines += [f"{_state_line(row, row['unverified'])}; {row['verdicts']}" for row in rows]
+    lines += [f"Claims {name}: {told}" for name, told in by_stratum(rows).items()]
+    return "\n".join([*lines, count, *_doubts(rows), summary(rows)])
+
+
+def _state_line(row, unverified=""):
+    """A row's name, time, state and data, as a line."""
+    state = f"stale: {row['stale']}; " if row["stale"] else ""
+    if unverified not in ("", OLDER):
+        state += f"unverified: {unverified}; "
+    return f"{row['name']:<34} {row['time']:<14} {state}{row['data']}"
+
+
+def _doubts(rows):
+    """How many records are unverified, a list of one line or none."""
     doubted = Counter(row["unverified"] for row in rows if row["unverified"])
-    if doubted and not quick:
-        older = f"; {doubted[OLDER]} were {OLDER}" if doubted[OLDER] else ""
-        lines.append(f"{doubted.total()} of them are unverified{older}.")
-    lines.append(QUICK if quick else summary(rows))
-    return "\n".join(lines)
+    if not doubted:
+        return []
+    older = f"; {doubted[OLDER]} were {OLDER}" if doubted[OLDER] else ""
+    return [f"{doubted.total()} of them are unverified{older}."]
 
 
 def verdict_table():
@@ -198,81 +205,86 @@ def disagreements_page():
         "",
     ]
     for key, paper in papers().items():
-        rows = [row for row in item_rows()[0] if row["name"].startswith(f"{key}/")]
-        found = [
-            (row, c)
-            for row in rows
-            for c in row["claims"]
-            if (c["verdict"], c["whose"]) == (VERDICTS[1], "paper")
-        ]
-        lines += [f"## {paper['title']}", ""] if found else []
-        for row, claim in found:
-            letter = next(
-                (c.letter for c in figure_entry(row["name"])["claim"] if c.id == claim["id"]), ""
-            )
-            seeds = f", {claim['seeds']} seeds or cases" if claim["seeds"] > 1 else ""
-            printed = f"the paper has {paper_text(claim)}; " if claim["paper"] != "" else ""
-            lines += [f"### {claim['item'] or row['title']}, {claim['where']}", ""]
-            told = (
-                f"You write: “{claim['quote']}”. We took this to say: {claim['text']}. What we "
-                "measured is the"
-            )
-            told += (
-                f" {claim['measured']}: {ours_text(claim)} ({printed}{claim['why']}). Data of the "
-                f"run: {row['data']}"
-            )
-            lines += [_plain(" ".join(f"{told}{seeds}. {claim['note']} {letter}".split())), ""]
-            again = (
-                f"handful reproduce --profile {row['record']['profile']} --only {row['name']} "
-                "--force"
-            )
-            lines += [
-                f"To run it again: `{again}`. [The executed "
-                f"notebook](../notebooks/{row['name']}.ipynb).",
-                "",
-            ]
+        found = []
+        for row in _rows_of(key):
+            for claim in row["claims"]:
+                if claim["verdict"] == DISAGREES and claim["whose"] == "paper":
+                    found += _letter(row, claim)
+        if found:
+            lines += [f"## {paper['title']}", "", *found]
     return "\n".join(lines)
+
+
+def _rows_of(paper):
+    """The rows of `item_rows` of a paper's figures."""
+    return [row for row in item_rows()[0] if row["name"].startswith(f"{paper}/")]
+
+
+def _letter(row, claim):
+    """What one would write to a paper's authors of a claim that disagrees: a list of lines."""
+    declared = {one.id: one for one in figure_entry(row["name"])["claim"]}
+    reason = declared[claim["id"]].letter if claim["id"] in declared else ""
+    seeds = f", {claim['seeds']} seeds or cases" if claim["seeds"] > 1 else ""
+    printed = f"the paper has {paper_text(claim)}; " if claim["paper"] != "" else ""
+    told = (
+        f"You write: “{claim['quote']}”. We took this to say: {claim['text']}. What we measured is "
+        f"the {claim['measured']}: {ours_text(claim)} ({printed}{claim['why']}). Data of the run: "
+        f"{row['data']}{seeds}. {claim['note']} {reason}"
+    )
+    profile = row["record"]["profile"]
+    again = f"handful reproduce --profile {profile} --only {row['name']} --force"
+    return [
+        f"### {claim['item'] or row['title']}, {claim['where']}",
+        "",
+        _plain(" ".join(told.split())),
+        "",
+        f"To run it again: `{again}`. [The executed notebook](../notebooks/{row['name']}.ipynb).",
+        "",
+    ]
 
 
 def paper_page(key, folder):
     """Markdown: a paper's figures, each with its picture, what made it, and its claims in a table
     that unfolds."""
     paper = papers()[key]
-    rows = [row for row in item_rows()[0] if row["name"].startswith(f"{key}/")]
+    rows = _rows_of(key)
     lines = [f"# {paper['title']}", "", f"{paper['source']}. {paper['about']}.", ""]
-    lines += [f"[The paper]({paper['url']})", ""] if paper.get("url") else []
+    if paper.get("url"):
+        lines += [f"[The paper]({paper['url']})", ""]
     for row in rows:
-        record = row["record"]
         abouts = dict.fromkeys(f"{item['about']}." for item in figure_entry(row["name"])["item"])
         lines += [f"({_target(row)})=", f"## {row['title']}", "", *abouts, ""]
-        if record is None:
-            lines += [
-                f"Not run yet: `handful reproduce --profile laptop --only {row['name']}`.",
-                "",
-            ]
-            continue
-        for name, caption in list(record["figures"].items())[:1]:
-            lines += [
-                f"![{caption}]({os.path.relpath(row['path'].with_name(f'{name}.png'), folder)})",
-                "",
-            ]
-        lines += [
-            f"[The executed notebook](../notebooks/{row['name']}.ipynb); data: {row['data']};"
-        ]
-        lines += [
-            f"{len(record['seeds'])} seeds, {row['time']} minutes; commit "
-            f"{str(record['commit'])[:10]}."
-        ]
-        lines += [f"*Stale: {row['stale']}.*"] if row["stale"] else []
-        lines += [f"*Unverified: {_plain(row['unverified'])}.*"] if row["unverified"] else []
-        if record["reductions"]:
-            lines += _folded(
-                "Other than in the paper", [f"- {_plain(s)}" for s in record["reductions"]]
-            )
-        if record["claims"]:
-            lines += _folded(f"Claims: {tally(record['claims'])}", _claims(record["claims"]))
+        if row["record"]:
+            lines += _record_lines(row, folder)
+        else:
+            again = f"handful reproduce --profile laptop --only {row['name']}"
+            lines += [f"Not run yet: `{again}`.", ""]
     notebooks = [f"../notebooks/{row['name']}" for row in rows if row["record"]]
     return "\n".join([*lines, "", "```{toctree}", ":hidden:", *notebooks, "```", ""])
+
+
+def _record_lines(row, folder):
+    """A figure's picture, what made it, and its claims: a list of lines."""
+    record = row["record"]
+    lines = []
+    for name, caption in list(record["figures"].items())[:1]:
+        picture = os.path.relpath(row["path"].with_name(f"{name}.png"), folder)
+        lines += [f"![{caption}]({picture})", ""]
+    lines += [
+        f"[The executed notebook](../notebooks/{row['name']}.ipynb); data: {row['data']};",
+        f"{len(record['seeds'])} seeds, {row['time']} minutes; commit "
+        f"{str(record['commit'])[:10]}.",
+    ]
+    if row["stale"]:
+        lines.append(f"*Stale: {row['stale']}.*")
+    if row["unverified"]:
+        lines.append(f"*Unverified: {_plain(row['unverified'])}.*")
+    if record["reductions"]:
+        sentences = [f"- {_plain(sentence)}" for sentence in record["reductions"]]
+        lines += _folded("Other than in the paper", sentences)
+    if record["claims"]:
+        lines += _folded(f"Claims: {tally(record['claims'])}", _claims(record["claims"]))
+    return lines
 
 
 def _claims(claims):
@@ -376,7 +388,7 @@ def write_pages(docs):
             )
     for path, text in pages.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        # sphinx reads only what changed
+        # Sphinx reads only what changed.
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
     for path in [*folder.glob("*.md"), *notebooks.glob("*/*.ipynb")]:

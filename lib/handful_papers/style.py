@@ -22,10 +22,10 @@ PURPLE = "#CC79A7"
 BLACK = "#222222"
 GREY = "#777777"
 PALE = "#9a9a9a"
-# the paper's method; ours
+# The colours of the paper's method, and of ours.
 REPRODUCED = BLUE
 EXTENSION = RED
-# shades of the paper's method, where a figure has many of its variants
+# Shades of the paper's method, where a figure has many of its variants.
 LIGHT = "#6aaed6"
 DARK = "#00395c"
 _COLOURS = dict(
@@ -305,7 +305,7 @@ def render(fig):
 
     found = {}
     with rc_context(rc()):
-        # the layout settles: whether the figure was shown before it is saved makes no difference
+        # The layout settles here, so that a figure that was shown before it is saved is the same.
         for _ in range(3):
             fig.draw_without_rendering()
         for suffix, stamps in (

@@ -45,7 +45,7 @@ class Launch:
 
 def leave_unsaid():
     """Ignore the warnings of what the protocols do on purpose."""
-    # here, as importing the library takes a while
+    # It is imported here, as importing the library takes a while.
     from handful.scales import ScaleWarning
 
     # They compare draws of any size: one that misses a class is part of what they measure.

@@ -83,19 +83,19 @@ def coarse(X):
 
 @of_selectors
 def test_who_does_not_look_at_y_says_so_and_who_says_so_does_not(selector):
-    assert selector._reads_y or not selector._needs_y
-    if selector._needs_y:
+    assert selector._accepts.reads_y or not selector._accepts.needs_y
+    if selector._accepts.needs_y:
         return
     expected = learned(chosen(selector, coarse(X)))["indices_"].tolist()
-    many = (y, WORDS, y[::-1]) if selector._reads_y else (y, WORDS, X)
+    many = (y, WORDS, y[::-1]) if selector._accepts.reads_y else (y, WORDS, X)
     found = [learned(chosen(selector, coarse(X), labels))["indices_"].tolist() for labels in many]
-    assert any(one != expected for one in found) == selector._reads_y
+    assert any(one != expected for one in found) == selector._accepts.reads_y
 
 
 @of_selectors
 @pytest.mark.parametrize("kind", MISSING)
 def test_missing_labels_are_named_by_who_looks_at_them_and_no_matter_to_others(selector, kind):
-    if selector._reads_y:
+    if selector._accepts.reads_y:
         with pytest.raises(ValueError, match=FIRST):
             chosen(selector, coarse(X), MISSING[kind])
         return
@@ -118,7 +118,7 @@ SEVERAL = {
 def test_several_labels_a_row_are_refused_by_who_looks_at_them_and_no_matter_to_others(
     selector, kind
 ):
-    if selector._reads_y:
+    if selector._accepts.reads_y:
         # BilevelCoreset knows soft targets, which add up to one.
         with pytest.raises(
             ValueError,

@@ -243,8 +243,8 @@ def test_what_exceeds_half_of_the_memory_is_read_in_blocks_whatever_its_type(
         for rows in (X, *maps(X, tmp_path).values()):
             found.append(fitted(selector, rows, y, w))
     told = [str(warning.message) for warning in given if "in blocks" in str(warning.message)]
-    assert len(told) == (len(found) if selector._reads else 0)
-    if selector._reads:
+    assert len(told) == (len(found) if selector._accepts.values else 0)
+    if selector._accepts.values:
         expected = fitted(
             selector, Blocks(X, y, None if isinstance(selector, MatchedCoreset) else w), None, None
         )

@@ -342,6 +342,16 @@ def test_a_fold_without_weight_and_a_model_of_another_shape_are_refused():
         MatchedCoreset(problem).fit(X, y).check_model(LogisticRegression(), X, y)
 
 
+def test_fewer_rows_than_second_moments_keep_the_curve_of_least_squares_nearly():
+    problem, X, y = tabular("squares")
+    X = np.hstack([X - X.mean(0), np.random.default_rng(0).normal(size=(len(X), 15))])
+    exact = MatchedCoreset(problem, folds=3, penalties=[1e-2], random_state=0).fit(X, y)
+    fewer = MatchedCoreset(problem, folds=3, penalties=[1e-2], size=600, random_state=0).fit(X, y)
+    assert exact.curve_error_ < 1e-10
+    assert len(fewer.indices_) <= 600 < len(exact.indices_)
+    assert fewer.curve_error_ < 3e-3
+
+
 def test_folds_in_a_stream_are_refused():
     problem, X, y = tabular("binary", n=500)
     with pytest.raises(ValueError, match="folds must be None in a stream"):

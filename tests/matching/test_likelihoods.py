@@ -184,6 +184,12 @@ class WrongShape(ByHand):
         return super().losses(theta, X, y)[:, None]
 
 
+def test_words_that_a_problem_does_not_encode_are_told(counts):
+    X, y = counts
+    with pytest.raises(ValueError, match=r"ByHand.losses fails .* y of <U3, shape \(\d+,\)"):
+        MatchedCoreset(ByHand()).fit(X, np.where(y > 0, "yes", "no"))
+
+
 @pytest.mark.parametrize(
     ("problem", "at", "error", "message"),
     [

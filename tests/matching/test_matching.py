@@ -1110,16 +1110,6 @@ def test_what_rows_cannot_give_is_refused_by_name():
         matched.excess(X, y + (rng.random(300) < 0.3))
 
 
-def test_a_likelihood_that_is_flat_where_the_search_starts_is_named():
-    X, eta, _ = linear_data(n=300, d=2)
-
-    def product(theta, X, y):
-        return -0.5 * (y - theta[:, :1] * theta[:, 1:] * X[:, 0]) ** 2
-
-    with pytest.raises(ValueError, match="no row changes with any parameter near the start"):
-        MatchedCoreset(product, at="posterior", start=np.zeros(2)).fit(X, eta)
-
-
 def test_odd_data_are_matched_as_they_are():
     X, eta, rng = linear_data(n=600, d=3)
     y = (rng.random(600) < expit(eta)).astype(int)

@@ -23,8 +23,10 @@ HOWTOS = {
     "inverted_file": {"n": 20_000, "n_clusters": 200, "n_queries": 500},
     "label_next": {"n_rounds": 2, "n_seeds": 1},
     "million_rows": {"stride": 4, "n_clusters": 100},
+    "numpyro_and_pymc": {"n": 3000, "n_draws": 300},
     "sample_on_rows": {"n": 6000, "n_steps": 1000},
     "semantic_duplicates": {"n": 20_000, "n_clusters": 60},
+    "shap_background": {"n_pool": 300, "n_pilots": 96, "n_explained": 2},
     "svm_on_a_stream": {"n_seeds": 2},
     "torch_dataloader": {"n_epochs": 4, "n_seeds": 1},
     "tune_on_ten_million_rows": {"n": 24_000, "n_files": 4, "n_penalties": 5},
@@ -36,12 +38,20 @@ HOLDS = {
     ),
     "svm_on_a_stream": "runs.groupby('memory')['excess'].median().idxmin() == 'SVM coreset'",
     "semantic_duplicates": "recall > 0.9 and precision > 0.9",
+    "shap_background": (
+        "error['matched'] < 0.5 * min(error['random'], error['shap.kmeans']) and "
+        "all(matched < random for random, matched in off.values())"
+    ),
     "grid_search": "runs['accuracy lost'].between(0, 0.05).all()",
     "inverted_file": (
         "recall.iloc[-1].min() > 0.85 and (same['VCGMM'] > same['faiss'] - "
         "0.12).all() and len(same) > 2"
     ),
     "label_next": "runs.groupby('labels')['accuracy'].mean().is_monotonic_increasing",
+    "numpyro_and_pymc": (
+        "check.verdict == 'use the draws' and forgotten.verdict == 'refuse' and "
+        "prior_too.verdict == 'refuse' and 'in company of other rows' in told"
+    ),
     "sample_on_rows": "check.verdict == 'use the draws' and len(w) < 60",
     "tune_on_ten_million_rows": (
         "worst < 5e-4 and abs(report.error) < 5e-4 and rows.curve_error_ < 2e-4 and "

@@ -56,7 +56,7 @@ def test_rows_of_one_class_are_drawn_by_their_bound(label):
     X = X[:, :2]
     weights = np.linspace(1, 5, 60)
     options = {"size": 200, "n_clusters": 1, "radius": 2.0}
-    indices, drawn = LogisticSensitivity(**options).select_one_class(
+    indices, drawn = LogisticSensitivity(**options)._select_one_class(
         X, weights, np.random.default_rng(0)
     )
     both = LogisticSensitivity(**options, random_state=np.random.default_rng(0))

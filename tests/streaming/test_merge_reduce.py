@@ -167,4 +167,4 @@ def test_problems_without_classes_are_not_asked_for_them(rng):
     X = rng.normal(size=(120, 3))
     stream = MergeReduce(BilevelCoreset(LeastSquares()), size=20, leaf_size=50, random_state=0)
     assert len(stream.fit(X, np.ones(120)).indices_) == 20
-    assert not hasattr(stream.selector, "select_one_class")
+    assert stream.selector._accepts.y == "targets"

@@ -131,3 +131,11 @@ def test_a_coreset_of_a_reservoir_is_the_selectors_choice_among_the_rows_held():
         UniformCoreset(), size=20, n_held=50, balanced=False, random_state=3
     ).fit(X, X[:, 0])
     np.testing.assert_array_equal(targets.indices_, unlabelled.indices_)
+
+
+@pytest.mark.parametrize("X", [np.zeros((4, 2)), ["a", "b", "c", "d"], [["a", "b"]] * 4])
+def test_a_reservoir_that_is_balanced_over_classes_asks_for_them(X):
+    """Of numbers and of words alike."""
+    with pytest.raises(ValueError, match="ClassBalancedReservoir requires y to be passed"):
+        ClassBalancedReservoir(2).fit(X)
+    assert len(Reservoir(2).fit(X).indices_) == 2

@@ -10,8 +10,10 @@ from sklearn.utils.multiclass import type_of_target
 
 from handful.baselines.cube import cube_sample
 from handful.baselines.stratified import codes, column_of, is_missing
+from handful.checks import Accepts
 from handful.coreset import SizedSelector
 from handful.options import integer
+from handful.plans import DrawShares
 from handful.tables import as_array, take_rows
 
 MAX_COLUMNS = 2000
@@ -86,8 +88,8 @@ class BalancedCoreset(SizedSelector):
     True
     """
 
-    _takes_sparse = True
-    _reads = False
+    _accepts = Accepts(sparse=True, values=False)
+    _plan = DrawShares()
     _draws = True
     _ranks = False
 

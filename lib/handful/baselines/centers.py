@@ -9,12 +9,12 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 from scipy.spatial import cKDTree
-from sklearn.base import clone
 from sklearn.utils.extmath import row_norms
 
-from handful.checks import MAX_SEED, check_generator, check_integer, check_rows
+from handful.checks import MAX_SEED, Accepts, check_generator, check_integer, check_rows
 from handful.coreset import SizedSelector
 from handful.linalg import centred, dense, draw_along, nearest_centers, sq_distance, sq_distances_to
+from handful.plans import ChooseAgain
 from handful.progress import Bar
 
 # squared distances that differ by this share are tied, in the dense and the sparse form of a table
@@ -31,16 +31,13 @@ BUCKET = 64
 class _Centers(SizedSelector):
     # Selectors that pick rows as cluster centres; `weighting` says what a centre weighs.
 
-    _takes_sparse = True
-    _reads_y = False
+    _accepts = Accepts("unread", sparse=True)
+    # so that the rows chosen from a block stand for those around them
+    _plan = ChooseAgain(in_a_block={"weighting": "cells"})
     _by_scale = True
 
     _: KW_ONLY
     weighting: Literal["binary", "cells"] = "binary"
-
-    def _in_a_block(self):
-        # so that the rows chosen stand for those around them
-        return clone(self).set_params(weighting="cells")
 
     def _select(self, X, y, sample_weight, rng):
         present = np.flatnonzero(sample_weight)

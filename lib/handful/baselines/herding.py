@@ -4,6 +4,7 @@ from dataclasses import KW_ONLY
 
 import numpy as np
 
+from handful.checks import Accepts
 from handful.coreset import SizedSelector
 from handful.progress import Bar
 
@@ -43,7 +44,7 @@ class Herding(_EqualWeights):
     [2, 1]
     """
 
-    _reads_y = False
+    _accepts = Accepts("unread")
     _by_scale = True
 
     _: KW_ONLY

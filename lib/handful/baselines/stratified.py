@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.utils import ClassifierTags
 from sklearn.utils.multiclass import check_classification_targets
 
+from handful.checks import Accepts
 from handful.coreset import SizedSelector
 from handful.tables import as_array, canonical, is_missing
 
@@ -48,23 +49,12 @@ class StratifiedCoreset(SizedSelector):
     (1, 10.0)
     """
 
-    _takes_sparse = True
-    _reads = False
-
     _: KW_ONLY
     by: Any = None
 
     @property
-    def _needs_y(self):
-        return self.by is None
-
-    @property
-    def _classifies(self):
-        return self.by is None
-
-    @property
-    def _reads_y(self):
-        return self.by is None
+    def _accepts(self):
+        return Accepts("classes" if self.by is None else "unread", sparse=True, values=False)
 
     def _select(self, X, y, sample_weight, rng):
         strata = y if self.by is None else column_of(X, self.by)

@@ -3,9 +3,22 @@
 import numpy as np
 
 from handful.blocks import uniform_rows
-from handful.checks import check_size
-from handful.coreset import SizedSelector, _census, united
-from handful.parts import class_totals
+from handful.checks import Accepts, check_size
+from handful.coreset import SizedSelector
+from handful.parts import class_totals, united
+from handful.plans import Plan, census
+
+
+class _DrawOfAll(Plan):
+    """One draw from all blocks together."""
+
+    def select(self, selector, blocks, rng):
+        n_present, _, totals = zip(*blocks.map(census))
+        drawn = uniform_rows(blocks, selector.size, rng, np.array(n_present))
+        check_size(selector.size, len(drawn), blocks.n)
+        found = class_totals(drawn.y, drawn.weight)
+        selector._tell_lost(united(totals), found, stacklevel=7)
+        return drawn.ids, drawn.weight
 
 
 class UniformCoreset(SizedSelector):
@@ -30,23 +43,11 @@ class UniformCoreset(SizedSelector):
     ((5, 2), [2.0, 2.0, 2.0, 2.0, 2.0])
     """
 
-    _takes_sparse = True
-    _reads = False
-    _reads_y = False
+    _accepts = Accepts("unread", sparse=True, values=False)
+    _plan = _DrawOfAll()
     _draws = True
 
     def _select(self, X, y, sample_weight, rng):
         present = np.flatnonzero(sample_weight)
         indices = rng.choice(present, self.size, replace=False)
         return indices, sample_weight[indices] * (len(present) / self.size)
-
-    def _select_blocks(self, blocks, rng):
-        census = list(blocks.map(_census))
-        drawn = uniform_rows(blocks, self.size, rng, np.array([n for n, *_ in census]))
-        check_size(self.size, len(drawn), blocks.n)
-        self._tell_lost(
-            united([totals for *_, totals in census]),
-            class_totals(drawn.y, drawn.weight),
-            stacklevel=7,
-        )
-        return drawn.ids, drawn.weight

@@ -13,7 +13,6 @@ from sklearn.base import clone
 from sklearn.metrics import get_scorer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_memory
 
@@ -28,11 +27,12 @@ from handful.bilevel.candidate_scoring import (
 )
 from handful.bilevel.numbers import as_numbers
 from handful.bilevel.proxy_candidates import L2, Candidate, candidates_for, check_trainer
-from handful.checks import MAX_SEED, check_labels, validate_data, word_columns, words_named
+from handful.checks import MAX_SEED, Accepts, check_labels, validate_data, word_columns, words_named
 from handful.coreset import Selector
 from handful.linalg import one_openmp_thread
 from handful.models.linear import LeastSquares, Logistic
 from handful.options import Count, CountOrZero, check_options
+from handful.plans import Compress
 from handful.progress import Bar
 from handful.tables import readable, take_rows
 from handful.trainers import (
@@ -146,11 +146,8 @@ class AnyEstimatorCoreset(Selector):
     random_state: Seed = None
     verbose: bool = False
 
-    _needs_y = True
-    # from a sample of rows in blocks: it trains dozens of times
-    _size_per_column = np.inf
-    # under linear models
-    _takes_sparse = True
+    # it trains dozens of times
+    _plan = Compress()
 
     def candidates(self, n: float) -> list:
         """The family's candidates, or the proxy's own, for rows of total sample_weight `n`: a list
@@ -210,11 +207,13 @@ class AnyEstimatorCoreset(Selector):
         return rows if own else as_numbers(rows, missing=missing)
 
     @property
-    def _classifies(self):
-        return kind_of(self._steps()[1]) != "regressor"
+    def _accepts(self):
+        # sparse rows are for linear models: see `_check_features`
+        regresses = kind_of(self._steps()[1]) == "regressor"
+        return Accepts("targets" if regresses else "two classes", sparse=True)
 
     def _check_targets(self, y, dtype):
-        if self._classifies:
+        if self._accepts.classes:
             self._chooser().set_params(problem=Logistic(), size=self.size)._check_targets(y, dtype)
 
     def _check_part(self, X, y):
@@ -374,12 +373,9 @@ class AnyEstimatorCoreset(Selector):
             stacklevel=4,
         )
 
-    @available_if(lambda self: self._classifies)
-    def select_one_class(self, X: Any, sample_weight: Any, rng: Any) -> Any:
-        """A plain draw, for a part of a stream that holds one class:
-        `BilevelCoreset.select_one_class`."""
+    def _select_one_class(self, X, sample_weight, rng):
         selector = self._chooser().set_params(problem=Logistic(), size=self.size)
-        return selector.select_one_class(X, sample_weight, rng)
+        return selector._select_one_class(X, sample_weight, rng)
 
     def _split(self, labels, sample_weight, rng):
         """Rows that may be chosen, and rows held out; of each class at least one may be chosen."""

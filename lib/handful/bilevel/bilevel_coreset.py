@@ -6,12 +6,12 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils.metaestimators import available_if
 
+from handful.bilevel.compressed import CompressLinear
 from handful.bilevel.exchange import Elimination, Exchange
 from handful.bilevel.regularised import Regularised
 from handful.bilevel.strategy import Forward, Strategy
-from handful.checks import validate_data
+from handful.checks import Accepts, validate_data
 from handful.coreset import Selector
 from handful.models.base import outer_rows
 from handful.models.inverse import as_inverse_hessian, named_option
@@ -28,10 +28,6 @@ STRATEGIES = {
     "elimination": Elimination,
     "regularised": Regularised,
 }
-
-
-def _classifies(selector):
-    return getattr(selector._problem(), "classifies", False)
 
 
 class BilevelCoreset(Selector):
@@ -118,10 +114,7 @@ class BilevelCoreset(Selector):
     random_state: Seed = None
     verbose: bool = False
 
-    _takes_sparse = True
-    # of blocks; measured on a9a and generated rows
-    _rows_per_column = 200
-    _size_per_column = 4
+    _plan = CompressLinear(rows_per_column=200)
 
     def fit(
         self, X: Table, y: Table = None, sample_weight: Table = None, *, validation: Any = None
@@ -178,17 +171,9 @@ class BilevelCoreset(Selector):
                 raise
         return _weighted(model, weights, total)
 
-    @available_if(_classifies)
-    def select_one_class(self, X: Table, sample_weight: Table, rng: Any) -> Any:
-        """A coreset of rows of one class, for a part of a stream or a task: `fit` needs two.
-
-        One class alone has no boundary to be wrong about, so every row is as good: rows are drawn
-        by weight, and all count alike.
-
-        Returns
-        -------
-        indices, weights : of shape (m,), as `fit` leaves them in `indices_` and `weights_`
-        """
+    def _select_one_class(self, X, sample_weight, rng):
+        # One class alone has no boundary to be wrong about, so every row is as good: rows are drawn
+        # by weight, and all count alike.
         share = sample_weight / sample_weight.sum()
         chosen = rng.choice(len(share), self.size, replace=False, p=share)
         return chosen, np.full(self.size, sample_weight.sum() / self.size)
@@ -209,8 +194,12 @@ class BilevelCoreset(Selector):
         return isinstance(self._problem(), LinearProblem)
 
     @property
-    def _classifies(self):
-        return _classifies(self)
+    def _accepts(self):
+        problem = self._problem()
+        y = "unread"
+        if getattr(problem, "needs_y", True):
+            y = "two classes" if getattr(problem, "classifies", False) else "targets"
+        return Accepts(y, sparse=True)
 
     def _check_part(self, X, y):
         self._checked_options()
@@ -220,27 +209,19 @@ class BilevelCoreset(Selector):
         problem, strategy, rule, *_ = self._checked_options()
         problem.check_targets(y, dtype)
         # the start may need a row of each class
-        if self._classifies and np.ndim(y) == 1:
+        if self._accepts.classes and np.ndim(y) == 1:
             labels = np.unique(y, return_inverse=True)[1]
             with warnings.catch_warnings(action="ignore"):
                 strategy.start(
                     np.arange(len(labels)), labels, self.size, rule, np.random.default_rng(0)
                 )
 
-    @property
-    def _needs_y(self):
-        return getattr(self._problem(), "needs_y", True)
-
-    @property
-    def _reads_y(self):
-        return self._needs_y
-
     def _check_X_y(self, X, y, *, reset=True):
         shape = getattr(y, "shape", None) or (np.shape(y) if isinstance(y, (list, tuple)) else ())
         several = len(shape) == 2 and shape[1] > 1
         # soft targets, or what the problem's `encode` makes of it
-        if several and self._reads_y:
-            options = dict(accept_sparse="csr", dtype=list(self._dtypes), reset=reset)
+        if several and self._accepts.reads_y:
+            options = dict(accept_sparse="csr", dtype=list(self._accepts.dtypes), reset=reset)
             return validate_data(self, X, y, **options, multi_output=True)
         return super()._check_X_y(X, y, reset=reset)
 

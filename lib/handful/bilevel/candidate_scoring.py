@@ -4,6 +4,7 @@ held-out rows."""
 import numpy as np
 from sklearn.metrics import mean_squared_error, zero_one_loss
 
+from handful.checks import accepts_of
 from handful.trainers import kind_of
 
 # of a class: forests and neighbours give 0, of which the logarithm is infinite
@@ -19,7 +20,7 @@ def select_in_proxy(selector, proxy, X, y, sample_weight):
         # Whoever gave the rows does not scale a proxy's features, and hears nothing of them.
         selector._of_a_part = True
     # What looks at no labels gets none: a class that one draw of several misses is no news.
-    selector.fit(X, y if selector._needs_y else None, sample_weight=sample_weight)
+    selector.fit(X, y if accepts_of(selector).needs_y else None, sample_weight=sample_weight)
     return selector.indices_, selector.weights_
 
 

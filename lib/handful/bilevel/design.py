@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from handful.checks import check_number, check_rows, check_vector
+from handful.checks import Accepts, check_number, check_rows, check_vector
 from handful.coreset import Selector
 from handful.options import Count, number
 from handful.progress import Bar
@@ -135,7 +135,7 @@ class OptimalDesign(Selector):
     True
     """
 
-    _reads_y = False
+    _accepts = Accepts("unread")
 
     design: Literal["A", "V"] = "V"
     _: KW_ONLY

@@ -7,19 +7,15 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import get_tags
-from sklearn.utils.metaestimators import available_if
 
 from handful.bilevel.bilevel_coreset import BilevelCoreset
-from handful.checks import MAX_SEED
+from handful.checks import MAX_SEED, Accepts, accepts_of
 from handful.coreset import Selector
 from handful.options import Count
 from handful.parts import check_selector
+from handful.plans import Compress
 from handful.proxies import RBF, Nystrom
 from handful.types import Seed
-
-
-def _knows_one_class(selector):
-    return hasattr(selector._chooser(), "select_one_class")
 
 
 class ProxyCoreset(Selector):
@@ -62,24 +58,17 @@ class ProxyCoreset(Selector):
     random_state: Seed = None
 
     # from a sample of rows in blocks: the proxy's columns count
-    _size_per_column = np.inf
+    _plan = Compress()
 
     @property
-    def _needs_y(self):
-        return self._chooser()._needs_y
-
-    @property
-    def _reads_y(self):
+    def _accepts(self):
+        y = accepts_of(self._chooser()).y
         proxy_reads = self.proxy is not None and get_tags(self.proxy).target_tags.required
-        return proxy_reads or getattr(self._chooser(), "_reads_y", True)
+        return Accepts("optional" if y == "unread" and proxy_reads else y)
 
     @property
     def _ranks(self):
         return self._chooser()._ranks
-
-    @property
-    def _classifies(self):
-        return self._chooser()._classifies
 
     def _check_targets(self, y, dtype):
         clone(self._chooser()).set_params(size=self.size)._check_targets(y, dtype)
@@ -97,11 +86,9 @@ class ProxyCoreset(Selector):
         check_selector(self.selector)
         return self.selector
 
-    @available_if(_knows_one_class)
-    def select_one_class(self, X, sample_weight, rng):
-        """The selector's own `select_one_class`, in the features: ``(indices, weights)``."""
+    def _select_one_class(self, X, sample_weight, rng):
         features, selector = self._features_and_selector(X, np.zeros(X.shape[0], dtype=int), rng)
-        return selector.select_one_class(features, sample_weight, rng)
+        return selector._select_one_class(features, sample_weight, rng)
 
     def _features_and_selector(self, X, y, rng):
         proxy = Nystrom(RBF()) if self.proxy is None else self.proxy

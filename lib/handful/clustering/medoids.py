@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils.extmath import row_norms
 
 from handful.baselines.centers import plain_seeds
-from handful.checks import MAX_SEED
+from handful.checks import MAX_SEED, Accepts
 from handful.clustering.vcgmm import VCGMM
 from handful.coreset import SizedSelector
 from handful.linalg import cell_means, centred, nearest_center
@@ -46,7 +46,7 @@ class Medoids(SizedSelector):
     ([0.2, 9.1], [3.0, 5.0])
     """
 
-    _reads_y = False
+    _accepts = Accepts("unread")
     _by_scale = True
     _ranks = False
 

@@ -162,7 +162,7 @@ def standardise(X, *others, dtype=np.float64, order="C"):
                 table, dtype=np.float64, input_name=f"others[{i - 1}]" if i else "X"
             )
             check_magnitude(numbers, "standardise: the data", np.float64)
-            # of frames the scaler compares the names
+            # The scaler compares the names of the columns of frames.
             tables[i] = table if hasattr(table, "columns") else numbers
     scaler = StandardScaler().fit(tables[0])
     return tuple(

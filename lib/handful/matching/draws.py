@@ -5,9 +5,10 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from handful.checks import ConvergenceError, as_real
+from handful.matching.groups import SparsePilot, SparseRows
 from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.likelihoods import with_noise
-from handful.matching.pilot import find_pilot, slopes_along
+from handful.matching.pilot import deviations_of, find_pilot, slopes_along
 from handful.matching.stein import stein_test
 
 # Deviation of the prior of the noise's logarithm where the prior names coefficients alone.
@@ -16,12 +17,16 @@ FLAT = 1e3
 # root says.
 NEAR = 1e-2
 MOST_BEND = 0.3
+# The least deviation of a column of draws: of a chain that does not move.
+TINY = 1e-300
 
 
 def stacked(draws, name="draws"):
     """Draws as float64 of shape (S, p): chains below one another."""
     draws = as_real(draws, name)
-    draws = draws.reshape(-1, draws.shape[-1]) if draws.ndim > 2 else np.atleast_2d(draws)
+    draws = np.atleast_2d(draws)
+    if draws.ndim > 2:
+        draws = draws.reshape(-1, draws.shape[-1])
     if not draws.size or not np.isfinite(draws).all():
         raise ValueError(
             f"{name} must hold finite numbers, shape (draws, parameters), got shape {draws.shape}."
@@ -40,13 +45,16 @@ def tested(few, theta, chains, prior, start):
     prior : as `find_pilot`, or for least squares with noise also without the noise
     start : shape (p,) or (1, p), near the mode, of a function; None starts at the mean of the draws
     """
+    if isinstance(few, SparseRows):
+        return _tested_columns(few, theta, chains, prior)
     few, start, prior = _target(few, theta, prior, start)
     try:
         pilot, log_prior, _ = find_pilot(few, prior, start)
     except ConvergenceError:
         return None, "no mode of the posterior on the rows was found"
     root = pilot.roots[0]
-    if not _keeps_its_digits(few, log_prior, pilot.modes[:1], root):
+    mode = pilot.modes[:1]
+    if not _keeps_its_digits(few, log_prior, mode, root):
         return (
             None,
             "the posterior is so stiff that its curvature loses its digits: move columns to zero",
@@ -56,9 +64,41 @@ def tested(few, theta, chains, prior, start):
         g = slopes_along(few, log_prior, theta, root)
     if not np.isfinite(g).all():
         return None, "the density ends next to some of them"
-    z = solve_triangular(root, (theta - pilot.modes[0]).T, lower=True).T
+    z = solve_triangular(root, (theta - mode).T, lower=True).T
     density = few.sums(theta) + log_prior(theta)
-    gap = (few.sums(pilot.modes[:1]) + log_prior(pilot.modes[:1]))[0] - np.median(density)
+    at_mode = few.sums(mode) + log_prior(mode)
+    gap = at_mode[0] - np.median(density)
+    shape = (chains, -1, theta.shape[1])
+    z = z.reshape(shape)
+    g = g.reshape(shape)
+    return stein_test(z, g, gap), ""
+
+
+def _tested_columns(few, theta, chains, prior):
+    """As `tested`, of a model whose parameters are too many to be whitened: each is scaled by its
+    own deviation. The prior's deviations may be those of each draw, shape (S, p), as a hierarchical
+    model draws them, too."""
+    if callable(prior):
+        return None, "give check the deviations of the prior, of each draw where they were drawn"
+    each = np.asarray(prior, float)
+    by_draw = each.ndim > 1
+    deviations = stacked(prior, "prior") if by_draw else deviations_of(prior, theta.shape[1])
+    if by_draw and deviations.shape != theta.shape:
+        raise ValueError(
+            f"prior must hold the deviations of each draw, shape {theta.shape}, got "
+            f"{deviations.shape}."
+        )
+    scale = np.maximum(theta.std(0), TINY)
+    g = (few.slopes(theta) - theta / deviations**2) * scale
+    if not np.isfinite(g).all():
+        return None, "the density ends next to some of them"
+    z = (theta - theta.mean(0)) / scale
+    gap = 0.0
+    if not by_draw:
+        pilot = SparsePilot(few, deviations)
+        density = few.sums(theta) + pilot.log_prior(theta)
+        gap = pilot.log_posterior(pilot.mode) - np.median(density)
+        z = (theta - pilot.mode) / scale
     shape = (chains, -1, theta.shape[1])
     return stein_test(z.reshape(shape), g.reshape(shape), gap), ""
 
@@ -71,7 +111,8 @@ def _keeps_its_digits(few, log_prior, mode, root):
     """
     near = slopes_along(few, log_prior, mode + NEAR * root.T, root)
     bend = (near - slopes_along(few, log_prior, mode, root)) / NEAR
-    return bool(np.abs(bend + np.eye(len(root))).max() < MOST_BEND)
+    off = np.abs(bend + np.eye(len(root)))
+    return bool(off.max() < MOST_BEND)
 
 
 def _target(few, theta, prior, start):
@@ -86,7 +127,9 @@ def _target(few, theta, prior, start):
     at_zero = few.expansion(np.zeros(p))
     best = np.linalg.lstsq(at_zero[1:, 1:], at_zero[0, 1:])[0]
     squares = -2 * few.sums(best[None])[0]
-    start = np.append(best, 0.5 * np.log(max(squares / few.weights.sum(), 1e-300)))
+    variance = max(squares / few.weights.sum(), 1e-300)
+    start = np.append(best, 0.5 * np.log(variance))
     if not callable(prior) and np.size(prior) == p:
         prior = np.append(prior, FLAT)
-    return LikelihoodSums(with_noise(model), few.blocks, few.y, few.weights), start, prior
+    noisy = LikelihoodSums(with_noise(model), few.blocks, few.y, few.weights)
+    return noisy, start, prior

@@ -143,11 +143,16 @@ def strengths(rows, low, high):
     null = optimum(rows, ALL_ZERO, 0.0, np.zeros(len(penalised(rows))))
     slopes = rows.slopes(null[None])[0] / rows.weights.sum()
     all_zero = np.abs(slopes * penalised(rows)).max()
-    l2 = np.geomspace(high, low, 1 + int(np.ceil(np.log10(high / low) - 1e-6)))
+    l2 = np.geomspace(high, low, n_optima(low, high) - len(L1_SHARES))
     l1 = L1_SHARES * all_zero
     matched = [(0.0, value) for value in l2] + [(value, 0.0) for value in l1]
     between = [(0.0, value) for value in _between(l2)] + [(value, 0.0) for value in _between(l1)]
     return matched, between
+
+
+def n_optima(low, high):
+    """How many `strengths` are matched."""
+    return 1 + int(np.ceil(np.log10(high / low) - 1e-6)) + len(L1_SHARES)
 
 
 def _between(values):

@@ -7,7 +7,7 @@ from handful.matching.moments import centers, merged
 from handful.matching.recombine import recombine
 from handful.rows import InMemory, RowBlocks, Rows
 
-# numbers of a part of a block that are computed at once: they fit into a cache
+# So many numbers of a part of a block are computed at once: they fit into a cache.
 PART = 1 << 18
 
 
@@ -51,7 +51,7 @@ class LikelihoodSums:
 
     def restricted(self, places, weights):
         """The sums over some of the rows, with new weights, in memory."""
-        X = np.asarray(self.blocks.take(places).X, float)
+        X = self.model.columns(self.blocks.take(places).X)
         y = None if self.y is None else self.y[places]
         return LikelihoodSums(self.model, X, y, weights, self.folds and self.folds[places])
 
@@ -87,9 +87,8 @@ class LikelihoodSums:
     def over(self, reduce, method, *args, weighted=False):
         """``reduce`` of the list of what a method of the model, given `args`, says of parts of the
         rows."""
-        return reduce(
-            self.blocks.map(_of_block, self.model, reduce, method, args, weighted, own=self.own)
-        )
+        asked = (self.model, reduce, method, args, weighted)
+        return reduce(self.blocks.map(_of_block, *asked, own=self.own))
 
     def values(self, theta):
         """Log-likelihoods of each row at parameters (K, p), shape (n, K)."""
@@ -142,26 +141,35 @@ class LikelihoodSums:
 
 
 def _of_block(block, model, reduce, method, args, weighted, own):
-    X = np.asarray(block.X, float)
+    X = model.columns(block.X)
     columns = own[:2] if weighted else own[:1]
+    asked = getattr(model, method)
+    step = _rows_at_once(model, len(args[0]) if args else 0)
     found = []
-    step = max(1, PART // (len(args[0]) * max(1, model.n_outputs)) if args else PART)
-    for part in (slice(a, a + step) for a in range(0, len(X), step)):
-        found.append(
-            getattr(model, method)(*args, X[part], *(c if c is None else c[part] for c in columns))
-        )
+    for first in range(0, len(X), step):
+        part = slice(first, first + step)
+        sides = [None if c is None else c[part] for c in columns]
+        found.append(asked(*args, X[part], *sides))
     return reduce(found)
 
 
+def _rows_at_once(model, n_parameters):
+    """So many rows of a block are handled at once, at so many parameters; without any, PART."""
+    width = n_parameters * max(1, model.n_outputs)
+    return max(1, PART // max(1, width))
+
+
 def _matched(block, model, n_parts, equations, args, own):
-    X = np.asarray(block.X, float)
+    X = model.columns(block.X)
     y, weights, codes = own
     found = []
+    asked = getattr(model, equations)
     folds = [np.flatnonzero(codes == code) for code in np.unique(codes)]
     for part in (rows[k::n_parts] for rows in folds for k in range(n_parts)):
 
         def features(r, part=part):
-            return getattr(model, equations)(*args, X[part[r]], y if y is None else y[part[r]])
+            places = part[r]
+            return asked(*args, X[places], None if y is None else y[places])
 
         if weights[part].any():
             chosen, w, residual = recombine(features, len(part), weights[part])
@@ -172,11 +180,11 @@ def _matched(block, model, n_parts, equations, args, own):
 
 
 def _of_folds(block, model, thetas, tested, own):
-    X = np.asarray(block.X, float)
+    X = model.columns(block.X)
     y, weights, codes = own
     values = np.zeros(thetas.shape[:2])
     slopes = np.zeros(thetas.shape)
-    step = max(1, PART // (len(thetas) * max(1, model.n_outputs)))
+    step = _rows_at_once(model, len(thetas))
     for j, k in enumerate(tested):
         for rows, is_held in ((codes == k, True), (codes != k, False)):
             places = np.flatnonzero(rows)

@@ -45,6 +45,11 @@ class Likelihood:
     def __init__(self, function: Any):
         self.function = function
 
+    def columns(self, X):
+        """Rows of X as the methods take them: for a function integers stay integers."""
+        X = np.asarray(X)
+        return X if X.dtype.kind == "i" else X.astype(float, copy=False)
+
     def values(self, theta, X, y):
         """Log-likelihoods, shape (rows, K), at parameters of shape (K, p)."""
         k = len(X)
@@ -69,14 +74,17 @@ class Likelihood:
         """A constant, the log-likelihood at the first of parameters (K, p), how the others differ:
         K + 1 equations."""
         values = self.values(theta, X, y)
+        ones = np.ones(len(values))
         first = values[:, :1]
-        return np.column_stack([np.ones(len(values)), first, values[:, 1:] - first])
+        return np.column_stack([ones, first, values[:, 1:] - first])
 
     def moved_together(self, theta, X, y):
         """In how many rows two parameters act together near some (p,), shape (p, p)."""
-        steps = np.diag(1e-3 * np.maximum(1.0, np.abs(theta)))
-        values = self.values(np.vstack([theta, theta + steps]), X, y)
-        moved = (values[:, 1:] != values[:, :1]).astype(np.float32)
+        lengths = 1e-3 * np.maximum(1.0, np.abs(theta))
+        tried = np.vstack([theta, theta + np.diag(lengths)])
+        values = self.values(tried, X, y)
+        moves = values[:, 1:] != values[:, :1]
+        moved = moves.astype(np.float32)
         return (moved.T @ moved).astype(float)
 
     def start(self, rows):
@@ -120,7 +128,14 @@ class ProblemLikelihood(Likelihood):
         self.problem = problem
         if problem.needs_y and y is None:
             raise ValueError(f"{name} must be given for {type(problem).__name__}, got {name}=None.")
-        self.target = self._encoded(y, classes, name) if problem.classifies else problem.encode(y)
+        if problem.classifies:
+            self.target = self._encoded(y, classes, name)
+        else:
+            self.target = problem.encode(y)
+
+    def columns(self, X):
+        """As `Likelihood.columns`, all of them floats."""
+        return np.asarray(X, float)
 
     def _encoded(self, y, classes, name):
         """Labels as the problem encodes them beside all classes, of which a few rows may lack
@@ -131,18 +146,21 @@ class ProblemLikelihood(Likelihood):
             raise ValueError(
                 f"{name} must hold the classes {self.classes}, got {unknown[:3].tolist()} besides."
             )
-        return self.problem.encode(np.concatenate([self.classes, y]))[len(self.classes) :]
+        beside_all = np.concatenate([self.classes, y])
+        return self.problem.encode(beside_all)[len(self.classes) :]
 
     def _asked(self, method, shape, theta, X, y, *weights):
         """What a method of the problem gives at parameters (p,), of this shape."""
         name = f"{type(self.problem).__name__}.{method}"
         try:
-            found = as_array(getattr(self.problem, method)(theta, X, y, *weights))
-        except (ValueError, IndexError) as error:
+            answer = getattr(self.problem, method)(theta, X, y, *weights)
+        except (ValueError, IndexError, TypeError) as error:
+            targets = "no y" if y is None else f"y of {y.dtype}, shape {y.shape}"
             raise ValueError(
-                f"{name} fails at parameters of shape {theta.shape} and X of shape {X.shape}: "
-                f"{error}"
+                f"{name} fails at parameters of shape {theta.shape}, with X of shape {X.shape} and "
+                f"{targets}: {error}"
             ) from error
+        found = as_array(answer)
         if found.shape != shape:
             raise ValueError(f"{name} must give shape {shape}, got {found.shape}.")
         return found.astype(np.float64)
@@ -158,12 +176,15 @@ class ProblemLikelihood(Likelihood):
         """As `Likelihood.start`; the problem says where, and sees a sample of the rows."""
         present = np.flatnonzero(rows.weights)
         n_seen = min(START_ROWS, len(present))
-        places = present[np.linspace(0, len(present) - 1, n_seen).astype(int)]
+        evenly = np.linspace(0, len(present) - 1, n_seen).astype(int)
+        places = present[evenly]
+        X = np.asarray(rows.blocks.take(places).X, float)
         y = None if rows.y is None else rows.y[places]
-        return self.problem.start(np.asarray(rows.blocks.take(places).X, float), y)
+        return self.problem.start(X, y)
 
     def _gradients(self, theta, X, y):
-        return -self._asked("gradients", (len(X), len(theta)), theta, X, y)
+        shape = (len(X), len(theta))
+        return -self._asked("gradients", shape, theta, X, y)
 
     def _hessian(self, theta, X, y, w):
         p = len(theta)
@@ -177,14 +198,15 @@ class ProblemLikelihood(Likelihood):
             asked = copy(self)
             asked.problem = copy(self.problem)
             asked.problem.l2 = l2
-        first = slice(0, 1)
-        return asked._hessian(theta, X[first], y if y is None else y[first], np.zeros(1))
+        one_y = None if y is None else y[:1]
+        return asked._hessian(theta, X[:1], one_y, np.zeros(1))
 
     def expansion(self, theta, X, y, w):
         """The expansion of the weighted sum at parameters of shape (p,), shape (1 + p, 1 + p)."""
         value = w @ self.values(theta[None], X, y)[:, 0]
         slope = w @ self._gradients(theta, X, y)
-        return bordered(value, slope, self._hessian(theta, X, y, w) - self.penalty(theta, X, y))
+        H = self._hessian(theta, X, y, w) - self.penalty(theta, X, y)
+        return bordered(value, slope, H)
 
     def slopes(self, theta, X, y, w):
         """Slopes of the weighted sum at parameters of shape (K, p), shape (K, p)."""
@@ -193,7 +215,8 @@ class ProblemLikelihood(Likelihood):
     def gradients_at(self, thetas, X, y):
         """Gradients at each of some parameters (J, p): J p + 1 equations."""
         gradients = [self._gradients(theta, X, y) for theta in thetas]
-        return np.hstack([np.ones((len(X), 1)), *gradients])
+        ones = np.ones((len(X), 1))
+        return np.hstack([ones, *gradients])
 
     def _curvatures(self, theta, pairs, X, y):
         """Second derivatives of the log-likelihoods by pairs of parameters, shape (rows, P), by
@@ -202,9 +225,12 @@ class ProblemLikelihood(Likelihood):
         for i in np.unique(pairs[:, 0]):
             step = np.zeros(len(theta))
             step[i] = STEP * max(1.0, abs(theta[i]))
-            change = self._gradients(theta + step, X, y) - self._gradients(theta - step, X, y)
+            ahead = self._gradients(theta + step, X, y)
+            behind = self._gradients(theta - step, X, y)
+            slopes = (ahead - behind) / (2 * step[i])
             own = pairs[:, 0] == i
-            found[:, own] = change[:, pairs[own, 1]] / (2 * step[i])
+            partners = pairs[own, 1]
+            found[:, own] = slopes[:, partners]
         return found
 
     def expansion_at(self, mode, pairs, theta, X, y):
@@ -218,9 +244,13 @@ class ProblemLikelihood(Likelihood):
         slopes = self._gradients(mode, X, y)
         curvatures = self._curvatures(mode, pairs, X, y)
         moves = theta - mode
-        squares = np.where(j == k, 0.5, 1.0) * moves[:, j] * moves[:, k]
-        rest = self.values(theta, X, y) - base - slopes @ moves.T - curvatures @ squares.T
-        return np.column_stack([np.ones(len(X)), base, slopes, curvatures, rest])
+        # A pair of two parameters stands for both orders.
+        counted = np.where(j == k, 0.5, 1.0)
+        squares = counted * moves[:, j] * moves[:, k]
+        foreseen = slopes @ moves.T + curvatures @ squares.T
+        rest = self.values(theta, X, y) - base - foreseen
+        ones = np.ones(len(X))
+        return np.column_stack([ones, base, slopes, curvatures, rest])
 
 
 class LinearLikelihood(ProblemLikelihood):
@@ -275,7 +305,8 @@ class LinearLikelihood(ProblemLikelihood):
             # it does to the others is not lost.
             largest = np.argmax(np.abs(self.shift))
             mirror = self.shift.copy()
-            mirror[largest] += np.copysign(np.linalg.norm(self.shift), self.shift[largest])
+            length = np.linalg.norm(self.shift)
+            mirror[largest] += np.copysign(length, self.shift[largest])
             self.mirror = mirror / np.linalg.norm(mirror)
 
     def inner(self, theta):
@@ -297,7 +328,8 @@ class LinearLikelihood(ProblemLikelihood):
         return theta.reshape(len(theta), -1)
 
     def _by_output(self, theta):
-        return np.array(theta).reshape(len(theta), self.n_outputs, -1)
+        theta = np.array(theta)
+        return theta.reshape(len(theta), self.n_outputs, -1)
 
     def _mirrored(self, columns):
         if self.mirror is None:
@@ -322,7 +354,8 @@ class LinearLikelihood(ProblemLikelihood):
         (rows, outputs)."""
         n_sets = eta.shape[1] // self.n_outputs
         each = eta.reshape(-1, self.n_outputs)
-        loss = self.link.loss(each, np.repeat(Y, n_sets, axis=0)).reshape(-1, n_sets)
+        losses = self.link.loss(each, np.repeat(Y, n_sets, axis=0))
+        loss = losses.reshape(-1, n_sets)
         return -loss - gammaln(Y + 1) if self.counts else -loss
 
     def values(self, theta, X, y):
@@ -333,11 +366,13 @@ class LinearLikelihood(ProblemLikelihood):
             raise ValueError(
                 f"draws must hold {p} coefficients, intercepts after them, got shape {theta.shape}."
             )
-        value = self.at(self.linear.predictors(theta[:, :p], self.design(X)), y)
+        eta = self.linear.predictors(theta[:, :p], self.design(X))
+        value = self.at(eta, y)
         if theta.shape[1] == p:
             return value
         log_noise = theta[:, -1]
-        return value * np.exp(-2 * log_noise) - log_noise - 0.5 * np.log(2 * np.pi)
+        precision = np.exp(-2 * log_noise)
+        return value * precision - log_noise - 0.5 * np.log(2 * np.pi)
 
     def derivatives(self, theta, X, y):
         """At parameters (p,): rows of the design, linear predictors, and derivatives of the losses
@@ -354,8 +389,10 @@ class LinearLikelihood(ProblemLikelihood):
         """As `ProblemLikelihood.expansion`."""
         A, eta, first, second = self.derivatives(theta, X, y)
         value = w @ self.at(eta, y)[:, 0]
-        slope = -((first * w[:, None]).T @ A).ravel()
-        return bordered(value, slope, self.linear.hessian(second, A, w))
+        weighted = first * w[:, None]
+        slope = -(weighted.T @ A).ravel()
+        H = self.linear.hessian(second, A, w)
+        return bordered(value, slope, H)
 
     def slopes(self, theta, X, y, w):
         """As `ProblemLikelihood.slopes`."""
@@ -376,7 +413,8 @@ class LinearLikelihood(ProblemLikelihood):
 
     def tangents_at(self, thetas, X, y):
         """Log-likelihoods and their gradients at each of some parameters (J, p), the targets, and
-        the largest log-likelihood that a row could have (up to a part that no parameter moves).
+        of counts the largest log-likelihood that a row could have (up to a part that no parameter
+        moves).
 
         All that held-out losses near these parameters take, and deviances.
         """
@@ -389,7 +427,7 @@ class LinearLikelihood(ProblemLikelihood):
         found = np.empty((len(A), ends[-1]))
         found[:, 0] = 1.0
         found[:, 1 : ends[1]] = y
-        found[:, ends[1]] = xlogy(y, y).sum(1)
+        found[:, ends[1]] = xlogy(y, y).sum(1) if self.counts else 0.0
         found[:, ends[2] : ends[3]] = self.at(eta, y)
         gradients = found[:, ends[3] :].reshape(len(A), J, K, -1)
         np.multiply(-first[..., None], A[:, None, None], out=gradients)
@@ -403,7 +441,8 @@ class LinearLikelihood(ProblemLikelihood):
         """Products of columns of X, y and a constant: (d + 2) (d + 3) / 2 equations, all that least
         squares sees."""
         j, k = np.tril_indices(X.shape[1] + 2)
-        Z = np.column_stack([np.ones(len(X)), X - self.center, y - self.center_y])
+        ones = np.ones(len(X))
+        Z = np.column_stack([ones, X - self.center, y - self.center_y])
         return Z[:, j] * Z[:, k]
 
     def expansion_at(self, mode, pairs, theta, X, y):
@@ -416,7 +455,8 @@ class LinearLikelihood(ProblemLikelihood):
         foreseen = (first + 0.5 * second * move) * move
         rest = self.at(eta + move, y) - base + foreseen
         curvatures = second * A[:, j] * A[:, k]
-        return np.column_stack([np.ones(len(A)), base, first * A, curvatures, rest])
+        ones = np.ones(len(A))
+        return np.column_stack([ones, base, first * A, curvatures, rest])
 
 
 def with_noise(model):
@@ -431,6 +471,8 @@ def with_noise(model):
 
 def likelihood(problem, y, classes=None):
     """The `Likelihood` of a problem, and the targets as it takes them."""
+    if isinstance(problem, Likelihood):
+        return problem, y
     if isinstance(problem, Problem):
         kind = LinearLikelihood if isinstance(problem, LinearProblem) else ProblemLikelihood
         found = kind(problem, y, classes)

@@ -1,18 +1,22 @@
 """MatchedCoreset: rows whose weighted log-likelihoods are those of all rows where it counts."""
 
+import time
 import warnings
 from collections.abc import Callable
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from handful.blocks import Blocks, as_blocks
 from handful.checks import (
+    Accepts,
     as_array,
+    as_real,
     check_labels,
     check_magnitude,
     check_rows,
@@ -30,20 +34,27 @@ from handful.matching.folds import (
     curve_reports,
     folds_of_rows,
     models_without,
+    n_optima,
     sample_of,
     strengths,
     where_to_match,
 )
+from handful.matching.groups import SparseRows, find_groups, match_groups, mostly_zero
 from handful.matching.importance_check import DrawsReport, check_log_weights, normalised
+from handful.matching.laplace import LaplaceReport
 from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.likelihoods import likelihood
 from handful.matching.path import optima_of_penalties, path_excess
-from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot, starting_points
+from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot, jittered, starting_points
+from handful.matching.pilot_faults import check_alone, flat_parameters, jumping
 from handful.matching.recombine import pursue
 from handful.models import Logistic, Problem
+from handful.models.linear import LinearProblem
 from handful.models.links import LogisticLink, PoissonLink, SquaredLink
 from handful.options import Count, Positive
-from handful.rows import is_blocks
+from handful.plans import Plan
+from handful.progress import tell_once
+from handful.rows import Rows, is_blocks
 from handful.tables import join_rows, take_rows
 from handful.types import Seed, Table
 
@@ -56,10 +67,20 @@ MIN_EFFECTIVE_SHARE = 0.5
 MIN_EFFECTIVE_DRAWS = 20
 # Rows are worth choosing if they are at most this share of all.
 MAX_ROW_SHARE = 1 / 3
+# Equations are doubled where the divergence is more than so many times what it may be.
+FAR_OFF = 4.0
+# Otherwise they grow by this factor, so that their number hardly hangs on the draws.
+NEARBY_STEP = 1.25
+# A jump of the log-likelihood is looked for near so many points around the start.
+N_LOOKS = 8
+# Below so many rows a handful hardly pays.
+FEW_ROWS = 10_000
 # Blocks are joined up to so many entries.
 PER_BLOCK = 1 << 20
 # More equations are not taken unasked, as time grows with their cube.
 MAX_EQUATIONS = 3001
+# From more equations groups are looked for, whose recombinations are many but small.
+MANY_EQUATIONS = 1001
 # More equations are not pursued by fewer rows, as each row that joins solves for all weights.
 MAX_PURSUIT_EQUATIONS = 701
 # Pursuit chooses among the exact handfuls of so many parts of the rows.
@@ -70,8 +91,20 @@ MANY_OUTPUTS = 20
 PENALTY_FACTORS = (0.1, 1.0, 10.0)
 # The range over which a penalty is tuned, as multiples of the problem's.
 TUNED_FACTORS = (0.01, 10.0)
+# The range of penalties along which few rows stand for all as a loss.
+STAND_IN_FACTORS = (0.01, 100.0)
 # Share of `tol` that the error of a cross-validated curve may reach.
 CURVE_SHARE = 0.1
+
+
+class _SumOverBlocks(Plan):
+    """Equations of the rows are summed over all blocks, as over rows in memory."""
+
+    def select(self, selector, blocks, rng):
+        return selector._select(blocks, None, None, rng)
+
+    def rows_per_block(self, selector, blocks):
+        return PER_BLOCK // blocks.d
 
 
 class MatchedCoreset(Selector):
@@ -88,6 +121,9 @@ class MatchedCoreset(Selector):
       from a Gaussian, at draws that short chains make on rows chosen so. Sampling on the rows, with
       weights, samples the posterior of all rows; `kl_` estimates how nearly, `check` says it of the
       draws.
+      Models with groups, such as an intercept for each of thousands of schools, give their design
+      as a CSR matrix with a column for each group: parameters of a group occur in its own rows
+      alone, so that the sums, and the rows, grow with the groups and not with their square.
     - an array of parameters, shape (K, p): log-likelihoods there, draws of a short chain for
       example.
 
@@ -106,10 +142,11 @@ class MatchedCoreset(Selector):
         `LeastSquares`, `Poisson` or another `Problem`, whose losses are then log-likelihoods with a
         minus, in nats; or a function of parameters (K, p), X (k, d) and y (k,), or of
         the first two where there is no y, that gives log-likelihoods (K, k) in float64 as a numpy,
-        torch or JAX array; -inf or NaN where the parameters are impossible
+        torch or JAX array; -inf or NaN where the parameters are impossible. It gets integers where
+        all of X are, and y of shape (k, columns) where y has several, such as a time and an event
     at : "path", "posterior" or an array, see above
     size : most rows; None takes what the equations need: for "posterior" two for each of its p (p +
-        3) / 2 first- and second-order terms (fewer where columns never occur together), doubled
+        3) / 2 first- and second-order terms (fewer where columns never occur together), and more
         until `kl_` is at most `tol`. Fewer rows than terms, or than parameters in the array, come
         as near as matching pursuit finds; the path refuses them
     folds : for "path" of linear problems: into how many folds the rows are drawn, each with its
@@ -136,8 +173,12 @@ class MatchedCoreset(Selector):
         small for exact sums
     kl_ : "posterior": estimated divergence (nats) of the rows' posterior from that of all rows, by
         draws that were not matched; NaN where too few of them count, for other `at`, and for
-        `LeastSquares`, whose sums are kept exactly
+        `LeastSquares`, whose sums are kept exactly. With groups: half the variance of what the
+        rows miss, at draws of the Gaussian at the mode
     modes_ : "posterior": shape (M, p), the modes found, the highest first
+    laplace_ : "posterior": what the Gaussian at the modes gives with importance weights, and
+        whether that suffices (`handful.matching.laplace.LaplaceReport`); None for other `at`, and
+        for `LeastSquares`
     folds_ : with `folds`, int array, shape (m,), the fold of each chosen row; `row_folds_` of
         shape (n,) holds that of every row
     curve_error_ : with `folds`, the largest difference of a mean held-out loss (nats) from that of
@@ -186,12 +227,18 @@ class MatchedCoreset(Selector):
     random_state: Seed = None
 
     _ranks = False
-    _dtypes = (np.float64,)
+    _plan = _SumOverBlocks()
 
     def take(self, X: Table, *arrays: Any) -> list[Any]:
         """As `Selector.take`; with `folds` followed by the fold of each row, shape (m,)."""
         taken = super().take(X, *arrays)
         return taken if self.folds is None else [*taken, self.folds_]
+
+    @property
+    def _may_have_groups(self):
+        at_posterior = isinstance(self.at, str) and self.at == "posterior"
+        is_linear = isinstance(self._problem(), LinearProblem)
+        return at_posterior and is_linear and self.folds is None
 
     def log_likelihood(self, draws: Any, X: Table, y: Table = None) -> np.ndarray:
         """Log-likelihoods, shape (S, n), of draws (S, p) at any rows, as ArviZ takes them for
@@ -216,6 +263,8 @@ class MatchedCoreset(Selector):
         X, y, sample_weight : what `fit` got
         prior : the prior of the draws, as the option of that name, which it is by default for
             ``at="posterior"``; otherwise, without it, only the rows are checked
+            With a CSR matrix X also the deviations at each draw, shape (S, p) or (chains, S, p), as
+            a hierarchical model draws them
 
         Returns
         -------
@@ -315,7 +364,9 @@ class MatchedCoreset(Selector):
         for k in folds.tested:
             kept = np.flatnonzero(few.folds.codes != k)
             trained = clone(model).fit(
-                take_rows(X_few, kept), take_rows(y_few, kept), sample_weight=w[kept]
+                take_rows(X_few, kept),
+                take_rows(y_few, kept),
+                sample_weight=w[kept],
             )
             found.append(self._parameters_of(trained, rows))
         with one_blas_thread():
@@ -338,25 +389,35 @@ class MatchedCoreset(Selector):
         return Logistic() if self.problem is None else self.problem
 
     @property
-    def _needs_y(self):
-        return getattr(self._problem(), "needs_y", not callable(self.problem))
+    def _accepts(self):
+        problem = self._problem()
+        y = "optional"
+        if getattr(problem, "needs_y", not callable(self.problem)):
+            y = "classes" if getattr(problem, "classifies", False) else "targets"
+        whole = (np.int64,) if callable(self.problem) else ()
+        return Accepts(y, sparse=self._may_have_groups, dtypes=(np.float64, *whole))
 
     @property
     def _by_scale(self):
         return isinstance(self.at, str) and self.at == "path"
 
-    @property
-    def _classifies(self):
-        return getattr(self._problem(), "classifies", False)
-
     def _check_targets(self, y, dtype):
         likelihood(self._problem(), y)
 
     def _check_input(self, X, y, sample_weight):
-        X, y = self._check_X_y(X, y, reset=not hasattr(self, "indices_"))
-        check_magnitude(X, "X", X.dtype)
-        # one layout, one rounding
-        return np.ascontiguousarray(X), y, check_sample_weight(sample_weight, len(X))
+        reset = not hasattr(self, "indices_")
+        if callable(self.problem) and np.ndim(y) == 2 and np.shape(y)[1] > 1:
+            # A function may take several numbers a row, such as a time and an event.
+            check_labels(y)
+            several = as_real(y, "y")
+            X, _ = self._check_X_y(X, several[:, 0], reset=reset)
+            y = several
+        else:
+            X, y = self._check_X_y(X, y, reset=reset)
+        check_magnitude(X.data if sparse.issparse(X) else X, "X", np.float64)
+        weights = check_sample_weight(sample_weight, X.shape[0])
+        # One layout, one rounding.
+        return X if sparse.issparse(X) else np.ascontiguousarray(X), y, weights
 
     def _in_a_stream(self):
         if self.folds is not None:
@@ -392,26 +453,48 @@ class MatchedCoreset(Selector):
 
     def _rows(self, X, y, sample_weight):
         if isinstance(X, Blocks):
-            X = X.at_least(self._rows_per_block(X))
+            X = X.at_least(self._plan.rows_per_block(self, X))
             y, sample_weight = (join_rows(values) for values in zip(*X.map(_sides)))
             sample_weight = check_sample_weight(sample_weight, X.n)
         y = without_absent(y, sample_weight)
         model, y = likelihood(self._problem(), y, getattr(self, "classes_", None))
+        if sparse.issparse(X):
+            return SparseRows(model, X, y, sample_weight)
         return LikelihoodSums(model, X, y, sample_weight)
 
-    def _rows_per_block(self, blocks):
-        return PER_BLOCK // blocks.d
+    def stand_in(self, blocks: Any) -> Rows | None:
+        """Few rows whose mean loss is that of all rows near the optima of penalties of both kinds.
 
-    def _select_blocks(self, blocks, rng):
-        return self._select(blocks, None, None, rng)
+        Returns
+        -------
+        `Rows` with their weights; None where so many sums would be matched that it does not pay
+        """
+        sums = self._rows(blocks, None, None).moved("path")
+        n_outputs = sums.model.n_outputs
+        l2 = self._problem().l2
+        least, most = (l2 * factor for factor in STAND_IN_FACTORS)
+        present = np.count_nonzero(sums.weights)
+        wanted = min(MAX_EQUATIONS, MAX_ROW_SHARE * present)
+        if sums.model.squares and (blocks.d + 2) * (blocks.d + 3) / 2 <= wanted:
+            return _matched_rows(sums, blocks, "second_moments")
+        if (1 + n_optima(least, most)) * n_outputs * blocks.d > wanted:
+            return None
+        sample = sample_of(sums)
+        pairs, _ = strengths(sample, least, most)
+        optima = where_to_match(sums, sample, pairs)
+        return _matched_rows(sums, blocks, "tangents_at", optima)
 
     def _select(self, X, y, sample_weight, rng):
         self.classes_ = None
+        X, found = self._grouped(X, y, sample_weight, rng)
+        if found:
+            return found
         rows = self._rows(X, y, sample_weight).moved(self.at)
         if self.size is not None:
             check_size(self.size, int(np.count_nonzero(rows.weights)), len(rows.weights))
         self.kl_ = float("nan")
         self.parameters_ = None
+        self.laplace_ = None
         self.classes_ = rows.model.classes
         n_moments = (rows.blocks.d + 2) * (rows.blocks.d + 3) // 2
         if self.folds is not None:
@@ -443,11 +526,54 @@ class MatchedCoreset(Selector):
                 stacklevel=stacklevel,
             )
 
+    def _grouped(self, X, y, sample_weight, rng):
+        """X as the other ways take it, and None; or X, and the rows of a model with groups, where
+        these ask for fewer sums."""
+        if not self._may_have_groups or isinstance(X, Blocks) or not mostly_zero(X):
+            return X, None
+        rows = self._rows(sparse.csr_array(X), y, sample_weight)
+        wanted = 2 * rows.n_terms() + 1
+        most = min(MAX_EQUATIONS, MAX_ROW_SHARE * np.count_nonzero(rows.weights))
+        groups = find_groups(rows.design)
+        is_cheaper = wanted > MANY_EQUATIONS and groups.n_equations < wanted
+        if wanted <= most and not is_cheaper:
+            return X.toarray() if sparse.issparse(X) else X, None
+        if rows.model.n_outputs != 1 or callable(self.prior) or self.size is not None:
+            if sparse.issparse(X):
+                raise ValueError(
+                    "a sparse X of so many columns is for models of one linear predictor, under a "
+                    "prior of deviations, and without a size: for others give a dense array."
+                )
+            return X, None
+        self.classes_ = rows.model.classes
+        found = match_groups(rows, groups, self.prior, self.tol, rng)
+        self.kl_ = found.kl
+        self.residual_ = found.residual
+        self.n_equations_ = found.n_equations
+        self.modes_ = found.mode[None]
+        self.parameters_ = found.parameters
+        self._warn_of_groups(len(found.places), np.count_nonzero(rows.weights))
+        return X, (found.places, found.weights)
+
+    def _warn_of_groups(self, m, n):
+        if m > MAX_ROW_SHARE * n:
+            why = f"it hardly pays: {m} of {n} rows are kept, as the groups have few rows each"
+        elif not self.kl_ <= self.tol:
+            why = (
+                f"the estimated divergence is {self.kl_:.2g}, and not at most tol={self.tol:g}; "
+                "these rows may miss the posterior: `check` says it of the draws"
+            )
+        else:
+            return
+        warnings.warn(f"{why}.", stacklevel=5)
+
     def _at_parameters(self, rows, theta):
         if self.size is not None:
             most = max(self.size, MAX_PURSUIT_EQUATIONS) - 1
             if len(theta) > most:
                 theta = theta[np.linspace(0, len(theta) - 1, most).astype(int)]
+        if not rows.model.n_outputs:
+            check_alone(rows, theta[:1])
         self.parameters_ = theta
         return self._match(rows, 1 + len(theta), "values_at", theta)
 
@@ -521,80 +647,139 @@ class MatchedCoreset(Selector):
         return models[np.argmax(errors)]
 
     def _posterior(self, rows, rng):
+        began = time.perf_counter()
         n = np.count_nonzero(rows.weights)
-        (pilot, log_prior, counts) = find_pilot(rows, self.prior, self.start)
+        jumps = self._looked_at(rows)
+        pilot, log_prior, counts = find_pilot(rows, self.prior, self.start)
         self.modes_ = rows.model.outer(pilot.modes)
+        check_shared(counts, n)
         pairs = np.argwhere(np.tril(counts > 0))
-        p = len(counts)
-        if np.count_nonzero(np.diag(counts) < min(3, n)) > max(3, n / 20):
-            raise ValueError(
-                "parameters that belong to one or two rows each, such as a latent variable for "
-                "every row, are not "
-                "supported: sample on all rows."
+        n_terms = len(counts) + len(pairs)
+        theta = pilot.draws(N_HELDOUT, rng)
+        held = HeldOut(theta, rows.sums(theta), pilot.log_density(theta), log_prior(theta))
+        log_weights = held.of_all + held.log_prior - held.drawn
+        seconds = time.perf_counter() - began
+        self.laplace_ = LaplaceReport.of(rows.model.outer(theta), log_weights, seconds)
+        self._advise(n, n_terms)
+        found = self._until_near(rows, pilot, log_prior, pairs, held, rng)
+        why = self._doubts(n, n_terms)
+        if len(jumps):
+            self.kl_ = float("nan")
+            why = (
+                f"the log-likelihood jumps with parameters {jumps}, so that it has no slope there, "
+                "and draws around a mode say nothing of it: make it smooth (a steep sigmoid), or "
+                "sum such a parameter out"
             )
-        n_terms = p + len(pairs)
-        most = min(MAX_EQUATIONS, max(3, int(MAX_ROW_SHARE * n)))
-        n_equations = self.size or min(2 * n_terms + 1, most)
-        if n_equations < n_terms and 2 * n_terms < MAX_PURSUIT_EQUATIONS:
-            n_equations = 2 * n_terms + 1
-        held = pilot.draws(N_HELDOUT, rng)
-        few = None
-        enough = (self.size or n_equations) > n_terms
-        full = rows.sums(held)
-        drawn = pilot.log_density(held)
-        while True:
-            expand = (
-                not few
-                and rows.model.has_curvatures
-                and n_terms + 2 < n_equations <= (self.size or n_equations)
+        elif not rows.model.n_outputs and (flat := flat_parameters(rows, log_prior, pilot)):
+            why = (
+                f"the posterior is flat along a direction of parameters {flat}: give a proper "
+                "prior, or fix one of them"
             )
-            n_draws = max(0, n_equations - 2 - n_terms * expand)
-            # the posterior is not the pilot's: draws of what the rows make of it
-            if few:
-                theta = pilot.chain(
-                    lambda at, few=few: few.sums(at) + log_prior(at), N_HELDOUT + n_draws, rng
-                )
-                held = theta[:N_HELDOUT]
-                theta = theta[N_HELDOUT:]
-                full = rows.sums(held)
-                drawn = few.sums(held) + log_prior(held)
-            else:
-                theta = pilot.draws(n_draws, rng, inflation=INFLATION, on_segment=ON_SEGMENT)
-            # a function may have a bounded support
-            if not rows.model.n_outputs:
-                theta = theta[np.isfinite(rows.sums(theta))]
-            matched_at = np.vstack([pilot.modes[:1], theta])
-            self.parameters_ = rows.model.outer(matched_at)
-            if expand:
-                found = self._match(rows, n_equations, "expansion_at", pilot.modes[0], pairs, theta)
-            else:
-                found = self._match(rows, 1 + len(matched_at), "values_at", matched_at)
-            now = rows.restricted(*found)
-            self.kl_, n_effective = heldout_kl(
-                full + log_prior(held), now.sums(held) + log_prior(held), drawn
-            )
-            again = enough and not few and n_effective < MIN_EFFECTIVE_SHARE * N_HELDOUT
-            few = now if few or again else None
-            if not again:
-                if self.size is not None or not self.kl_ > self.tol or 2 * n_equations > most:
-                    break
-                n_equations = 2 * n_equations - 1
-        self._warn(n, n_terms, self.size or n_equations)
-        return found
-
-    def _warn(self, n, n_terms, m):
-        why = None
-        if 2 * n_terms > MAX_ROW_SHARE * n:
-            why = f"it hardly pays: {2 * n_terms} equations would be wanted for {n} rows"
-        elif m < n_terms + 2:
-            why = f"{m} rows are fewer than the {n_terms} first- and second-order terms and two"
-        elif self.size is None and not self.kl_ <= self.tol:
-            why = f"the estimated divergence is {self.kl_:.2g}, and not at most tol={self.tol:g}"
         if why:
             warnings.warn(
                 f"{why}; these rows may miss the posterior: `check` says it of the draws.",
-                stacklevel=5,
+                stacklevel=4,
             )
+        return found
+
+    def _until_near(self, rows, pilot, log_prior, pairs, held, rng):
+        """Rows that are matched at more and more draws, until the divergence is at most `tol`."""
+        n = np.count_nonzero(rows.weights)
+        n_terms = pilot.modes.shape[1] + len(pairs)
+        most = min(MAX_EQUATIONS, max(3, int(MAX_ROW_SHARE * n)))
+        n_equations = self._first_equations(n_terms, most)
+        may_chain = (self.size or n_equations) > n_terms
+        # The rows whose posterior a chain draws from, where the pilot is too far from it.
+        few = None
+        while True:
+            if few is None:
+                found = self._match_pilot(rows, pilot, pairs, n_equations, rng)
+            else:
+                n_draws = N_HELDOUT + max(0, n_equations - 2)
+                posterior = posterior_of(few, log_prior)
+                draws = pilot.chain(posterior, n_draws, rng)
+                theta = draws[:N_HELDOUT]
+                held = HeldOut(theta, rows.sums(theta), posterior(theta), log_prior(theta))
+                found = self._match_draws(rows, pilot, draws[N_HELDOUT:])
+            now = rows.restricted(*found)
+            self.kl_, n_effective = held.kl(now)
+            is_far = n_effective < MIN_EFFECTIVE_SHARE * N_HELDOUT
+            if few is None and may_chain and is_far:
+                few = now
+                continue
+            if few is not None:
+                few = now
+            more = self._more_equations(n_equations)
+            is_near = self.size is not None or not self.kl_ > self.tol
+            if is_near or more > most:
+                return found
+            n_equations = more
+
+    def _first_equations(self, n_terms, most):
+        """How many equations are tried first, of a posterior of so many first- and second-order
+        terms."""
+        n_equations = self.size or min(2 * n_terms + 1, most)
+        may_pursue = 2 * n_terms < MAX_PURSUIT_EQUATIONS
+        if n_equations < n_terms and may_pursue:
+            return 2 * n_terms + 1
+        return n_equations
+
+    def _more_equations(self, n_equations):
+        """How many are tried after so many, which were too few, perhaps far too few."""
+        is_far_off = self.kl_ > FAR_OFF * self.tol
+        return int((2 if is_far_off else NEARBY_STEP) * n_equations)
+
+    def _match_pilot(self, rows, pilot, pairs, n_equations, rng):
+        """Rows matched at draws of the pilot, and in gradient and curvature at its mode where there
+        is room for these terms."""
+        n_terms = pilot.modes.shape[1] + len(pairs)
+        has_room = n_terms + 2 < n_equations <= (self.size or n_equations)
+        expand = rows.model.has_curvatures and has_room
+        n_draws = max(0, n_equations - 2 - n_terms * expand)
+        theta = pilot.draws(n_draws, rng, inflation=INFLATION, on_segment=ON_SEGMENT)
+        if not expand:
+            return self._match_draws(rows, pilot, theta)
+        theta = possible(rows, theta)
+        self.parameters_ = rows.model.outer(np.vstack([pilot.modes[:1], theta]))
+        return self._match(rows, n_equations, "expansion_at", pilot.modes[0], pairs, theta)
+
+    def _match_draws(self, rows, pilot, theta):
+        """Rows matched at the highest mode and at draws."""
+        matched_at = np.vstack([pilot.modes[:1], possible(rows, theta)])
+        self.parameters_ = rows.model.outer(matched_at)
+        return self._match(rows, 1 + len(matched_at), "values_at", matched_at)
+
+    def _looked_at(self, rows):
+        """Numbers of the parameters with which the log-likelihood jumps; refused where it looks at
+        the rows beside a row."""
+        if rows.model.n_outputs:
+            return []
+        start = starting_points(rows, self.start)
+        check_alone(rows, np.vstack([start[:1], jittered(start[0])]))
+        near = np.vstack([start[:1], jittered(start[0], N_LOOKS)])
+        return np.flatnonzero(jumping(rows, near)).tolist()
+
+    def _advise(self, n, n_terms):
+        """Say where a handful does not pay, once in a process."""
+        if self.laplace_.suffices:
+            tell_once("laplace", f"MatchedCoreset: {self.laplace_}.")
+        elif n < FEW_ROWS:
+            tell_once(
+                "few rows",
+                f"MatchedCoreset: of {n} rows a chain on all of them costs little more than one "
+                f"on {2 * n_terms + 1}; below some {FEW_ROWS:,} rows a handful hardly pays.",
+            )
+
+    def _doubts(self, n, n_terms):
+        """Why the rows may miss the posterior, or nothing."""
+        m = self.size or self.n_equations_
+        if 2 * n_terms > MAX_ROW_SHARE * n:
+            return f"it hardly pays: {2 * n_terms} equations would be wanted for {n} rows"
+        if m < n_terms + 2:
+            return f"{m} rows are fewer than the {n_terms} first- and second-order terms and two"
+        if self.size is None and not self.kl_ <= self.tol:
+            return f"the estimated divergence is {self.kl_:.2g}, and not at most tol={self.tol:g}"
+        return ""
 
     def _match(self, rows, n_equations, equations, *args, exactly=False):
         n_equations *= rows.n_folds
@@ -604,7 +789,9 @@ class MatchedCoreset(Selector):
         # their rank may be lower
         if n_equations <= 4 * size:
             places, weights, self.residual_ = rows.match(
-                max(1, size // n_equations), equations, *args
+                max(1, size // n_equations),
+                equations,
+                *args,
             )
             needed = len(places)
         if needed <= size:
@@ -622,11 +809,67 @@ class MatchedCoreset(Selector):
         return places[chosen], weights
 
 
+def _matched_rows(sums, blocks, equations, *args):
+    # The rows of `blocks` that keep the sums of some equations.
+    places, weights, _ = sums.match(1, equations, *args)
+    return replace(blocks.take(places), weight=weights)
+
+
 def _sides(block):
     check_rows(block.X)
     if block.y is not None:
         check_labels(block.y)
     return block.y, block.weight
+
+
+def check_shared(counts, n):
+    """ValueError if parameters act in hardly a row each, of the counts of rows in which two act
+    together, of n."""
+    n_rare = np.count_nonzero(np.diag(counts) < min(3, n))
+    if n_rare > max(3, n / 20):
+        raise ValueError(
+            "parameters that belong to one or two rows each, such as a latent variable for every "
+            "row, are not supported: sample on all rows."
+        )
+
+
+def possible(rows, theta):
+    """Parameters (K, p) at which all rows are possible: a function may have a bounded support."""
+    if rows.model.n_outputs or not len(theta):
+        return theta
+    return theta[np.isfinite(rows.sums(theta))]
+
+
+def posterior_of(rows, log_prior):
+    """The log density of the posterior of rows, a function of parameters (K, p)."""
+
+    def log_density(theta):
+        return rows.sums(theta) + log_prior(theta)
+
+    return log_density
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Draws that are not matched, by which rows are judged.
+
+    Attributes
+    ----------
+    theta : shape (K, p)
+    of_all : log-likelihoods of all rows there, shape (K,)
+    drawn : log density of what the draws were made from, there
+    log_prior : log density of the prior, there
+    """
+
+    theta: np.ndarray
+    of_all: np.ndarray
+    drawn: np.ndarray
+    log_prior: np.ndarray
+
+    def kl(self, few):
+        """As `heldout_kl`, of a few rows."""
+        of_few = few.sums(self.theta) + self.log_prior
+        return heldout_kl(self.of_all + self.log_prior, of_few, self.drawn)
 
 
 @np.errstate(invalid="ignore")

@@ -19,8 +19,11 @@ def moments(Z, w):
     w = w[w > 0]
     if not len(w):
         return None
-    mean = w @ Z / w.sum()
-    return np.array([np.full(len(mean), w.sum()), mean, w @ (Z - mean) ** 2, Z.min(0), Z.max(0)])
+    total = w.sum()
+    mean = w @ Z / total
+    squares = w @ (Z - mean) ** 2
+    totals = np.full(len(mean), total)
+    return np.array([totals, mean, squares, Z.min(0), Z.max(0)])
 
 
 def merged(parts):
@@ -48,5 +51,7 @@ def centers(found):
     The others are not: zeros stay zeros, and not a digit changes.
     """
     total, mean, squares, least, most = found
-    center = np.where(np.abs(mean) > FAR * np.sqrt(squares / total), mean, 0.0)
+    deviation = np.sqrt(squares / total)
+    is_far = np.abs(mean) > FAR * deviation
+    center = np.where(is_far, mean, 0.0)
     return np.where(least == most, least, center)

@@ -11,6 +11,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
 from handful.checks import ConvergenceError, as_real, check_vector
+from handful.matching.pilot_faults import is_peak
 from handful.models.newton import bordered, newton
 from handful.progress import Bar
 
@@ -22,6 +23,9 @@ ON_SEGMENT = 0.1
 APART = 1.0
 # of differences, in deviations
 WIDTH = 0.02
+# points around a start that are looked at as well, and how far from it they are
+N_JITTERED = 3
+JITTER = 0.3
 # chains beside one another; their steps before the draws, and between two
 CHAINS = 200
 WARM_UP = 1000
@@ -46,10 +50,13 @@ class Pilot:
         which they vary."""
         which = np.arange(n) % len(self.modes)
         z = rng.standard_normal((n, self.modes.shape[1]))
-        share = np.where(rng.random(n) < on_segment, rng.random(n), 1.0)[:, None]
+        between = rng.random(n) < on_segment
+        share = np.where(between, rng.random(n), 1.0)[:, None]
         for k, root in enumerate(self.roots):
-            z[which == k] = z[which == k] @ root.T
-        return self.modes[which] * share + z * np.where(share < 1, 1.0, inflation)
+            own = which == k
+            z[own] = z[own] @ root.T
+        width = np.where(share < 1, 1.0, inflation)
+        return self.modes[which] * share + z * width
 
     # a long step may leave what floats can hold, and is refused
     @np.errstate(all="ignore")
@@ -66,7 +73,8 @@ class Pilot:
         z = np.zeros((CHAINS, self.modes.shape[1]))
 
         def place(z):
-            theta = self.modes[which] + np.einsum("cij,cj->ci", self.roots[which], z)
+            moves = np.einsum("cij,cj->ci", self.roots[which], z)
+            theta = self.modes[which] + moves
             return theta, log_density(theta) + 0.5 * (z**2).sum(1)
 
         theta, value = place(z)
@@ -74,7 +82,8 @@ class Pilot:
         with Bar(range(1, n_steps + 1), desc="chains", unit="step") as steps:
             for step in steps:
                 size = rng.uniform(0.1, 0.4, (CHAINS, 1))
-                new = np.sqrt(1 - size**2) * z + size * rng.standard_normal(z.shape)
+                fresh = rng.standard_normal(z.shape)
+                new = np.sqrt(1 - size**2) * z + size * fresh
                 there, higher = place(new)
                 goes = np.log(rng.random(CHAINS)) < higher - value
                 z[goes] = new[goes]
@@ -86,12 +95,11 @@ class Pilot:
 
     def log_density(self, theta):
         """Log density of the mixture at parameters of shape (n, p), up to a constant."""
-        whitened = [
-            solve_triangular(r, (theta - m).T, lower=True) for m, r in zip(self.modes, self.roots)
-        ]
-        parts = [
-            -0.5 * (z**2).sum(0) - np.log(np.diag(r)).sum() for z, r in zip(whitened, self.roots)
-        ]
+        parts = []
+        for mode, root in zip(self.modes, self.roots):
+            z = solve_triangular(root, (theta - mode).T, lower=True)
+            log_determinant = np.log(np.diag(root)).sum()
+            parts.append(-0.5 * (z**2).sum(0) - log_determinant)
         return logsumexp(parts, axis=0)
 
 
@@ -114,26 +122,40 @@ def find_pilot(rows, prior, start):
         where no mode is found
     """
     starts = rows.model.inner(starting_points(rows, start))
-    found = []
-    modes = []
-    counts = rows.moved_together(starts[0])
+    # what is concave in linear predictors is the same wherever it is looked at
+    others = starts[:0] if rows.model.n_outputs else jittered(starts[0])
+    counts = np.max([rows.moved_together(theta) for theta in [starts[0], *others]], axis=0)
     if not counts.any():
         raise ValueError(
-            f"the log-likelihood of no row changes with any parameter near the start {starts[0]}: "
-            "start elsewhere, at "
-            "random values of deviation .3 for example; a function of steps has no slope to be "
-            "matched."
+            f"the log-likelihood of no row changes with any parameter near the start {starts[0]}, "
+            "nor at random values around it: start elsewhere; a function of steps has no slope to "
+            "be matched."
         )
     log_prior, of_prior = prior_of(rows.model, prior, starts)
     if rows.model.has_slopes:
         of_rows = rows.expansion
     else:
-        of_rows = differences(rows.sums, np.argwhere(np.tril(counts > 0)))
-    for start in starts:
-        with suppress(ConvergenceError):
-            found.append(newton(lambda theta: of_rows(theta) + of_prior(theta), start))
-    for _, mode, root in sorted(found, key=lambda end: -end[0]):
-        if all(np.linalg.norm(solve_triangular(r, mode - m, lower=True)) > APART for m, r in modes):
+        pairs = np.argwhere(np.tril(counts > 0))
+        of_rows = differences(rows.sums, pairs)
+
+    def log_density(theta):
+        return rows.sums(theta) + log_prior(theta)
+
+    def expansion(theta):
+        return of_rows(theta) + of_prior(theta)
+
+    def peaks(starts):
+        found = []
+        for start in starts:
+            with suppress(ConvergenceError):
+                found.append(newton(expansion, start))
+        if rows.model.n_outputs:
+            return found
+        return [end for end in found if is_peak(log_density, *end[1:])]
+
+    modes = []
+    for _, mode, root in sorted(peaks(starts) or peaks(others), key=lambda end: -end[0]):
+        if all(distance(mode, m, r) > APART for m, r in modes):
             modes.append((mode, np.linalg.cholesky(root @ root.T)))
     if not modes:
         raise ConvergenceError(
@@ -141,6 +163,17 @@ def find_pilot(rows, prior, start):
             "narrower prior."
         )
     return Pilot(*zip(*modes)), log_prior, counts
+
+
+def jittered(start, n=N_JITTERED):
+    """Points around a start, shape (n, p), the same whenever they are asked for."""
+    moves = np.random.default_rng(0).normal(size=(n, len(start)))
+    return start + JITTER * np.maximum(1.0, np.abs(start)) * moves
+
+
+def distance(theta, mode, root):
+    """From a mode to parameters (p,), in deviations, of a factor of its covariance."""
+    return np.linalg.norm(solve_triangular(root, theta - mode, lower=True))
 
 
 def starting_points(rows, start):
@@ -180,13 +213,24 @@ def prior_of(model, prior, starts):
             return prior(model.outer(theta))
 
         return log_prior, differences(log_prior, np.argwhere(np.tri(p)))
-    prior = check_vector(np.atleast_1d(prior), "prior")
-    if len(prior) not in (1, p) or prior.min() <= 0:
+    return gaussian(deviations_of(prior, p) ** -2.0, model.outer)
+
+
+def deviations_of(prior, p):
+    """Deviations of a Gaussian prior as an array, shape (p,).
+
+    Raises
+    ------
+    ValueError
+        for others than one or p positive numbers
+    """
+    found = check_vector(np.atleast_1d(prior), "prior")
+    if len(found) not in (1, p) or found.min() <= 0:
         raise ValueError(
-            f"prior must hold positive deviations, one or {p}, got {len(prior)} from "
-            f"{prior.min():g}."
+            f"prior must hold positive deviations, one or {p}, got {len(found)} from "
+            f"{found.min():g}."
         )
-    return gaussian(np.broadcast_to(prior**-2.0, p), model.outer)
+    return np.broadcast_to(found, p)
 
 
 def slopes_along(rows, log_prior, theta, directions):
@@ -198,12 +242,14 @@ def slopes_along(rows, log_prior, theta, directions):
         found += rows.slopes(theta) @ directions
 
     def rest(theta):
-        return log_prior(theta) if has_slopes else rows.sums(theta) + log_prior(theta)
+        if has_slopes:
+            return log_prior(theta)
+        return rows.sums(theta) + log_prior(theta)
 
     for k, direction in enumerate(directions.T):
-        found[:, k] += (rest(theta + WIDTH * direction) - rest(theta - WIDTH * direction)) / (
-            2 * WIDTH
-        )
+        step = WIDTH * direction
+        change = rest(theta + step) - rest(theta - step)
+        found[:, k] += change / (2 * WIDTH)
     return found
 
 
@@ -220,8 +266,9 @@ def gaussian(precision, outer=np.array):
         return -0.5 * outer(theta) ** 2 @ precision
 
     def expansion(theta):
-        slope = -to_outer @ (precision * outer(theta[None])[0])
-        return bordered(log_density(theta[None])[0], slope, curvature)
+        theta = theta[None]
+        pull = precision * outer(theta)[0]
+        return bordered(log_density(theta)[0], -to_outer @ pull, curvature)
 
     return log_density, expansion
 
@@ -236,15 +283,21 @@ def differences(f, pairs):
         # the second time as wide as the curvature allows
         for _ in range(2):
             E = np.diag(h)
-            base, *single = f(np.vstack([theta, theta + E, theta - E]))
+            tried = np.vstack([theta, theta + E, theta - E])
+            base, *single = f(tried)
             plus, minus = np.reshape(single, (2, -1)) - base
             last = h
-            h = np.minimum(h, WIDTH * h / np.sqrt(np.maximum(np.abs(plus + minus), 1e-300)))
-        both = f(theta + E[j] + E[k]) + f(theta - E[j] - E[k]) - 2 * base
+            bend = np.maximum(np.abs(plus + minus), 1e-300)
+            h = np.minimum(h, WIDTH * h / np.sqrt(bend))
+        ahead = f(theta + E[j] + E[k])
+        behind = f(theta - E[j] - E[k])
+        both = ahead + behind - 2 * base
+        alone = plus[j] + plus[k] + minus[j] + minus[k]
+        second = (alone - both) / (2 * last[j] * last[k])
         H = np.zeros((len(theta), len(theta)))
-        H[j, k] = H[k, j] = (plus[j] + plus[k] + minus[j] + minus[k] - both) / (
-            2 * last[j] * last[k]
-        )
-        return bordered(base, (plus - minus) / (2 * last), H)
+        H[j, k] = second
+        H[k, j] = second
+        slope = (plus - minus) / (2 * last)
+        return bordered(base, slope, H)
 
     return expansion

@@ -80,7 +80,9 @@ def recombine(
             )
         array = check_array(features, dtype=np.float64, input_name="features")
         return recombine(
-            _near_zero(array, check_sample_weight(weights, len(array))), len(array), weights
+            _near_zero(array, check_sample_weight(weights, len(array))),
+            len(array),
+            weights,
         )
     check_integer("n", n)
     return _tree(features, check_sample_weight(weights, n), DEPENDENT)
@@ -92,7 +94,8 @@ def _near_zero(array, weights):
     found = moments(array, weights)
     constant = found[3] == found[4]
     center = np.where(constant, 0.0, centers(found))
-    if not (constant & (found[3] != 0)).any() or not center.any():
+    has_constant = (constant & (found[3] != 0)).any()
+    if not has_constant or not center.any():
         return array.__getitem__
     return lambda rows: array[rows] - center
 
@@ -104,7 +107,8 @@ def _tree(features, weights, dependent):
     target = None
     with Bar(desc="recombine", unit="round") as bar:
         while True:
-            cuts = np.linspace(0, len(idx), min(len(idx), 2 * len(keep)) + 1).astype(np.int64)
+            n_blocks = min(len(idx), 2 * len(keep))
+            cuts = np.linspace(0, len(idx), n_blocks + 1).astype(np.int64)
             M = _block_sums(features, idx, w, cuts)
             # the first pass: what to keep, in which units, and which features are independent
             if target is None:
@@ -112,21 +116,28 @@ def _tree(features, weights, dependent):
                 scale = np.abs(M).sum(0)
                 norm = np.linalg.norm(M, axis=0)
                 scale[scale == 0] = norm[norm == 0] = 1
-                sketch = np.random.default_rng(0).standard_normal((len(M), min(M.shape)))
+                rng = np.random.default_rng(0)
+                sketch = rng.standard_normal((len(M), min(M.shape)))
                 order, _, U = _lu((M / norm).T @ sketch)
                 pivots = np.abs(np.diag(U))
-                keep = np.sort(order[: max(1, np.count_nonzero(pivots > dependent * pivots.max()))])
+                rank = np.count_nonzero(pivots > dependent * pivots.max())
+                keep = np.sort(order[: max(1, rank)])
             # each round about halves the rows
-            bar.total = bar.n + max(0, math.ceil(math.log2(len(idx) / len(keep))))
+            n_rounds = math.ceil(math.log2(len(idx) / len(keep)))
+            bar.total = bar.n + max(0, n_rounds)
             if len(idx) <= len(keep):
                 break
-            x = _eliminate(M[:, keep] / np.maximum(np.linalg.norm(M[:, keep], axis=0), 1e-300))
+            kept = M[:, keep]
+            lengths = np.maximum(np.linalg.norm(kept, axis=0), 1e-300)
+            x = _eliminate(kept / lengths)
             x[x < 1e-13] = 0
             w = w * np.repeat(x, np.diff(cuts))
             idx = idx[w > 0]
             w = w[w > 0]
             bar.update()
-    F = M if len(M) == len(idx) else _block_sums(features, idx, w, np.arange(len(idx) + 1))
+    F = M
+    if len(M) != len(idx):
+        F = _block_sums(features, idx, w, np.arange(len(idx) + 1))
     w, residual = _refine(F / scale, target / scale, w)
     # a feature that was judged dependent was not, such as a rare one-hot column
     if residual > LARGE and dependent > 0:
@@ -149,7 +160,8 @@ def _block_sums(features, idx, w, cuts):
     for start in range(0, len(M), step):
         edges = cuts[start : start + step + 1]
         rows = slice(edges[0], edges[-1])
-        members = csr_matrix((w[rows], np.arange(len(w[rows])), edges - edges[0]))
+        own = w[rows]
+        members = csr_matrix((own, np.arange(len(own)), edges - edges[0]))
         M[start : start + step] = members @ features(idx[rows])
     if not np.isfinite(M).all():
         raise ValueError(
@@ -194,11 +206,13 @@ def _eliminate(M):
             x[i] = 0
             pivots.append(i)
             if j + 1 < end:
-                dger(-1.0, v, V[i, j + 1 : end] / v[i], a=V[:, j + 1 : end], overwrite_a=1)
-                V[i, j + 1 : end] = 0
+                later = slice(j + 1, end)
+                dger(-1.0, v, V[i, later] / v[i], a=V[:, later], overwrite_a=1)
+                V[i, later] = 0
         if end < k:
-            S = dtrsm(1.0, V[pivots, start:end], V[pivots, end:], lower=1)
-            dgemm(-1.0, V[:, start:end], S, 1.0, V[:, end:], overwrite_c=1)
+            panel = V[:, start:end]
+            S = dtrsm(1.0, panel[pivots], V[pivots, end:], lower=1)
+            dgemm(-1.0, panel, S, 1.0, V[:, end:], overwrite_c=1)
             V[pivots, end:] = 0
     out = np.empty(b)
     out[order] = x
@@ -212,7 +226,8 @@ def _refine(F, target, w):
     for _ in range(3):
         if residual <= EXACT:
             break
-        y = lstsq(F.T, target - F.sum(0), cond=1e-13, lapack_driver="gelsy")[0]
+        missing = target - F.sum(0)
+        y = lstsq(F.T, missing, cond=1e-13, lapack_driver="gelsy")[0]
         G = F * (1 + y)[:, None]
         better = np.abs(target - G.sum(0)).max()
         if np.abs(y).max() < 0.5 and better < residual:
@@ -235,7 +250,8 @@ def pursue(F, weights, size):
     weights : float array, positive
     residual : float, length of what is missing, as a share of that of the sums
     """
-    F = F / np.maximum(np.sqrt(weights @ F**2 / weights.sum()), 1e-300)
+    size_of_columns = np.sqrt(weights @ F**2 / weights.sum())
+    F = F / np.maximum(size_of_columns, 1e-300)
     length = np.maximum(np.linalg.norm(F, axis=1), 1e-300)
     target = weights @ F
     chosen = np.zeros(0, int)
@@ -253,4 +269,5 @@ def pursue(F, weights, size):
             chosen = chosen[w > 0]
             w = w[w > 0]
     order = np.argsort(chosen)
-    return chosen[order], w[order], float(missed / np.linalg.norm(target))
+    residual = missed / np.linalg.norm(target)
+    return chosen[order], w[order], float(residual)

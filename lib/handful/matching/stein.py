@@ -62,16 +62,20 @@ def stein_test(z, g, gap=0.0):
     independent = min(n_independent(z), n_independent(g))
     largest = scores(g, independent).max()
     n_tests = p
+    is_wide = p > WIDE
     for j in range(p):
-        products = z[:, :, j : j + 1] * (g if p <= WIDE else g[:, :, j : j + 1])
-        products[:, :, j if p <= WIDE else 0] += 1.0
+        own = slice(j, j + 1)
+        slopes = g[:, :, own] if is_wide else g
+        products = z[:, :, own] * slopes
+        products[:, :, 0 if is_wide else j] += 1.0
         largest = max(largest, scores(products, independent).max())
         n_tests += products.shape[2]
     n_batches = max(2, -(-BATCHES // len(z)))
     # slopes so far out are of all sizes, and their means say nothing
     if gap > LOW * (p + 1):
         return SteinTest(np.inf, 0.0, independent)
-    p_value = min(1.0, 2 * n_tests * student_t.sf(largest, len(z) * (n_batches - 1)))
+    freedom = len(z) * (n_batches - 1)
+    p_value = min(1.0, 2 * n_tests * student_t.sf(largest, freedom))
     return SteinTest(float(largest), float(p_value), independent)
 
 
@@ -84,13 +88,17 @@ def scores(series, independent):
     chains, S, r = series.shape
     n_batches = max(2, -(-BATCHES // chains))
     length = S // n_batches
-    means = series[:, : n_batches * length].reshape(chains, n_batches, length, r).mean(2)
+    whole = series[:, : n_batches * length]
+    batches = whole.reshape(chains, n_batches, length, r)
+    means = batches.mean(2)
     within = means - means.mean(1, keepdims=True)
-    variance = (within**2).sum((0, 1)) / (chains * (n_batches - 1))
+    freedom = chains * (n_batches - 1)
+    variance = (within**2).sum((0, 1)) / freedom
     of_batches = variance / (chains * n_batches)
     of_independent = series.var(1).mean(0) / independent
     mean = np.abs(means.mean((0, 1)))
-    return mean / np.maximum(np.sqrt(np.maximum(of_batches, of_independent)), 1e-12)
+    error = np.sqrt(np.maximum(of_batches, of_independent))
+    return mean / np.maximum(error, 1e-12)
 
 
 def n_independent(series):
@@ -98,7 +106,9 @@ def n_independent(series):
     chains, S, _ = series.shape
     centred = series - series.mean(1, keepdims=True)
     spectrum = np.fft.rfft(centred, 2 * S, axis=1)
-    covariance = np.fft.irfft(np.abs(spectrum) ** 2, axis=1)[:, :S].mean(0)
+    power = np.abs(spectrum) ** 2
+    covariances = np.fft.irfft(power, axis=1)[:, :S]
+    covariance = covariances.mean(0)
     least = np.inf
     for column in covariance.T:
         # nothing moves
@@ -106,6 +116,8 @@ def n_independent(series):
             return 1.0
         rho = column[: S - S % 2] / column[0]
         pairs = rho[::2] + rho[1::2]
-        end = np.argmax(pairs <= 0) if (pairs <= 0).any() else len(pairs)
-        least = min(least, chains * S / max(2 * pairs[:end].sum() - 1, 1.0))
+        ends = pairs <= 0
+        end = np.argmax(ends) if ends.any() else len(pairs)
+        dawdling = max(2 * pairs[:end].sum() - 1, 1.0)
+        least = min(least, chains * S / dawdling)
     return float(least)

@@ -149,7 +149,7 @@ class Model:
     direction : the inverse Hessian times it, after `implicit_gradients`
     """
 
-    # rows of the highest linear score whose gain the quadratic rule predicts
+    # The quadratic rule predicts the gains of so many rows of the highest linear score.
     max_candidates = 512
 
     def __init__(self, problem, data, ihvp=None):

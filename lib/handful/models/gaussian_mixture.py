@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import KW_ONLY
+from operator import itemgetter
 from typing import Annotated
 
 import numpy as np
@@ -15,13 +16,17 @@ from handful.models.problem import Problem
 from handful.options import Count, number
 from handful.types import Seed
 
+# EM takes at most so many steps.
 MAX_EM = 2000
-# nats of the mean loss by which a step of EM must improve; Newton's method does the rest
+# A step of EM must improve the mean loss by so many nats; Newton's method does the rest.
 EM_TOL = 1e-7
+# Newton's method begins anew at most so many times, after each saddle point that was left.
 MAX_NEWTON = 50
-# of the variance of X: what the penalty must add to a covariance
+# A step away from a saddle point is halved up to so many times.
+MAX_HALVINGS = 14
+# The penalty must add this share of the variance of X to a covariance.
 SINGULAR = 1e-13
-# nats that a further Newton step would gain
+# A further Newton step is not taken where it would gain less than so many nats.
 NEWTON_TOL = 1e-12
 ENOUGH = "without it the covariance of a component with few points is singular"
 # An array over starts or rows, components and features has so many entries.
@@ -82,10 +87,13 @@ class GaussianMixture(Problem):
     def _parts(self, theta, d):
         # log mixture weights (k,), means (k, d) and lower triangular precision factors (k, d, d)
         k = self.n_components
+        logits = np.append(theta[: k - 1], 0.0)
         blocks = np.reshape(theta[k - 1 :], (k, -1))
+        means = blocks[:, :d]
+        rows, columns = np.tril_indices(d)
         factors = np.zeros((k, d, d))
-        factors[:, *np.tril_indices(d)] = blocks[:, d:]
-        return log_softmax(np.append(theta[: k - 1], 0.0)), blocks[:, :d], factors
+        factors[:, rows, columns] = blocks[:, d:]
+        return log_softmax(logits), means, factors
 
     def unpack(self, theta, n_features):
         """The mixture behind `theta`.
@@ -95,7 +103,8 @@ class GaussianMixture(Problem):
         weights : shape (k,); means : shape (k, d); covariances : shape (k, d, d)
         """
         log_pi, means, factors = self._parts(theta, n_features)
-        return np.exp(log_pi), means, np.linalg.inv(factors @ factors.transpose(0, 2, 1))
+        precisions = factors @ factors.transpose(0, 2, 1)
+        return np.exp(log_pi), means, np.linalg.inv(precisions)
 
     # Losses and their derivatives.
 
@@ -103,85 +112,106 @@ class GaussianMixture(Problem):
         """Negative log-likelihood of every row in nats, shape (n,)."""
         X = np.asarray(X, dtype=np.float64)
         log_pi, means, factors = self._parts(theta, X.shape[1])
-        parts = np.array_split(X, 1 + X.size * self.n_components // CHUNK_ENTRIES)
-        return np.concatenate(
-            [_responsibilities(part - means[:, None], log_pi, factors)[1] for part in parts]
-        )
+        n_parts = 1 + X.size * self.n_components // CHUNK_ENTRIES
+        losses = []
+        for part in np.array_split(X, n_parts):
+            centred = part - means[:, None]
+            _, of_part = _responsibilities(centred, log_pi, factors)
+            losses.append(of_part)
+        return np.concatenate(losses)
 
     def _components(self, theta, X):
         # For each component j: which entries of theta it depends on, the gradient (n, .) of c_j =
         # -log pi_j N(x | j) by them, the posterior probabilities r_j of the rows, (n,), and what
         # `_curvature` needs.
-        (log_pi, means, factors) = self._parts(theta, X.shape[1])
+        n, d = X.shape
+        log_pi, means, factors = self._parts(theta, d)
         k = self.n_components
-        d = X.shape[1]
+        pi = np.exp(log_pi[:-1])
+        logits = np.arange(k - 1)
+        own = np.arange(k - 1, len(theta)).reshape(k, -1)
         rows, columns = np.tril_indices(d)
         R, _ = _responsibilities(X - means[:, None], log_pi, factors)
         for j, (mean, L) in enumerate(zip(means, factors)):
-            at = np.append(np.arange(k - 1), np.arange(k - 1, len(theta)).reshape(k, -1)[j])
+            at = np.append(logits, own[j])
             x = X - mean
             U = x @ L
-            by_logits = np.tile(np.exp(log_pi[:-1]) - (np.arange(k - 1) == j), (len(X), 1))
-            by_factor = x[:, rows] * U[:, columns] - np.diag(1.0 / np.diag(L))[rows, columns]
-            yield at, np.concatenate([by_logits, -U @ L.T, by_factor], axis=1), R[j], x, L
+            by_logits = np.tile(pi - (logits == j), (n, 1))
+            by_mean = -U @ L.T
+            inverse_diagonal = np.diag(1.0 / np.diag(L))
+            by_factor = x[:, rows] * U[:, columns] - inverse_diagonal[rows, columns]
+            by = np.concatenate([by_logits, by_mean, by_factor], axis=1)
+            yield at, by, R[j], x, L
 
     def gradients(self, theta, X, y=None):
         """Gradient of every row's loss by `theta`, shape (n, p)."""
+        X = np.asarray(X, dtype=np.float64)
         gradients = np.zeros((len(X), len(theta)))
-        for at, by, r, _, _ in self._components(theta, np.asarray(X, dtype=np.float64)):
+        for at, by, r, _, _ in self._components(theta, X):
             gradients[:, at] += r[:, None] * by
         return gradients
 
     def _hessians(self, theta, X, weights):
         # Hessians of weighted sums of losses, (b, p, p), of b groups of as many rows; weights are
         # (b, rows). A row has sum_j r_j (c_j'' - c_j' c_j'^T) + l' l'^T, with the gradient l'.
-        k = self.n_components
+        n, d = X.shape
+        p = len(theta)
         b = len(weights)
-        H = np.zeros((b, len(theta), len(theta)))
-        slopes = np.zeros((len(X), len(theta)))
-        pi = np.exp(self._parts(theta, X.shape[1])[0][:-1])
+        n_logits = self.n_components - 1
+        log_pi, _, _ = self._parts(theta, d)
+        of_logits = _logit_curvature(log_pi)
+        H = np.zeros((b, p, p))
+        slopes = np.zeros((n, p))
         for at, by, r, x, L in self._components(theta, X):
             slopes[:, at] += r[:, None] * by
             share = weights * r.reshape(b, -1)
             by = by.reshape(b, -1, len(at))
+            x = x.reshape(b, -1, d)
+            mass = share.sum(axis=1)[:, None, None]
             own = -by.transpose(0, 2, 1) @ (share[:, :, None] * by)
-            own[:, : k - 1, : k - 1] += share.sum(axis=1)[:, None, None] * (
-                np.diag(pi) - np.outer(pi, pi)
-            )
-            own[:, k - 1 :, k - 1 :] += _curvature(share, x.reshape(b, -1, x.shape[1]), L)
+            own[:, :n_logits, :n_logits] += mass * of_logits
+            own[:, n_logits:, n_logits:] += _curvature(share, x, L)
             H[:, at[:, None], at] += own
-        slopes = slopes.reshape(b, -1, len(theta))
-        return H + slopes.transpose(0, 2, 1) @ (weights[:, :, None] * slopes)
+        slopes = slopes.reshape(b, -1, p)
+        weighted = weights[:, :, None] * slopes
+        return H + slopes.transpose(0, 2, 1) @ weighted
 
     def row_hessians(self, theta, X, y=None):
         """As `Problem.row_hessians`, in closed form."""
-        return self._hessians(theta, np.asarray(X, dtype=np.float64), np.ones((len(X), 1)))
+        X = np.asarray(X, dtype=np.float64)
+        each = np.ones((len(X), 1))
+        return self._hessians(theta, X, each)
 
     def hessian(self, theta, X, y, weights):
         """Hessian of the weighted sum of losses plus the penalty, shape (p, p)."""
-        X, k, d = np.asarray(X, dtype=np.float64), self.n_components, X.shape[1]
-        (H,) = self._hessians(theta, X, np.asarray(weights, dtype=np.float64)[None])
+        X = np.asarray(X, dtype=np.float64)
+        weights = np.asarray(weights, dtype=np.float64)
+        k = self.n_components
+        d = X.shape[1]
+        (H,) = self._hessians(theta, X, weights[None])
         log_pi, _, factors = self._parts(theta, d)
-        pi = np.exp(log_pi[:-1])
-        H[: k - 1, : k - 1] += k * self.prior * (np.diag(pi) - np.outer(pi, pi))
-        slope = np.full((k, d, d), self.prior * self.prior_variance)
-        slope[:, np.arange(d), np.arange(d)] += self.prior / _diagonals(factors) ** 2
-        H[np.diag_indices(len(H))] += _theta_of(np.zeros(k), np.zeros((k, d)), slope)
+        H[: k - 1, : k - 1] += k * self.prior * _logit_curvature(log_pi)
+        by_factors = np.full((k, d, d), self.prior * self.prior_variance)
+        diagonal = np.arange(d)
+        by_factors[:, diagonal, diagonal] += self.prior / _diagonals(factors) ** 2
+        H[np.diag_indices(len(H))] += _of_factors(by_factors)
         return H
 
     def _penalty(self, log_pi, factors):
-        spread = 0.5 * self.prior_variance * (factors**2).sum(axis=(-3, -2, -1))
-        return self.prior * (
-            spread - np.log(_diagonals(factors)).sum(axis=(-2, -1)) - log_pi.sum(axis=-1)
-        )
+        squares = (factors**2).sum(axis=(-3, -2, -1))
+        spread = 0.5 * self.prior_variance * squares
+        log_determinants = np.log(_diagonals(factors)).sum(axis=(-2, -1))
+        return self.prior * (spread - log_determinants - log_pi.sum(axis=-1))
 
     def _penalty_gradient(self, theta, d):
         log_pi, _, factors = self._parts(theta, d)
         k = self.n_components
-        slope = self.prior_variance * factors
-        slope[:, np.arange(d), np.arange(d)] -= 1.0 / _diagonals(factors)
-        gradient = _theta_of(np.zeros(k), np.zeros((k, d)), self.prior * slope)
-        gradient[: k - 1] = self.prior * (k * np.exp(log_pi[:-1]) - 1.0)
+        by_factors = self.prior_variance * factors
+        diagonal = np.arange(d)
+        by_factors[:, diagonal, diagonal] -= 1.0 / _diagonals(factors)
+        gradient = _of_factors(self.prior * by_factors)
+        pi = np.exp(log_pi[:-1])
+        gradient[: k - 1] = self.prior * (k * pi - 1.0)
         return gradient
 
     # The inner problem.
@@ -199,8 +229,10 @@ class GaussianMixture(Problem):
         rng = as_generator(self.random_state)
         k = self.n_components
         labels = [self._labels(X, weights, rng) for _ in range(n_init)]
-        R = np.array([np.arange(k)[:, None] == one for one in labels])
-        return R, np.tile(weights @ X, (n_init, k, 1))
+        components = np.arange(k)[:, None]
+        R = np.array([components == one for one in labels])
+        means = np.tile(weights @ X, (n_init, k, 1))
+        return R, means
 
     def solve(self, X, y, weights, start=None):
         """Minimise ``sum_i weights_i loss_i + penalty``, a local minimum.
@@ -222,7 +254,8 @@ class GaussianMixture(Problem):
             if the penalty is lost in the rounding of the covariance of X
         """
         X = np.ascontiguousarray(X, dtype=np.float64)
-        spread = float(weights @ ((X - weights @ X) ** 2).sum(axis=1))
+        squares = ((X - weights @ X) ** 2).sum(axis=1)
+        spread = float(weights @ squares)
         if not self.prior * self.prior_variance > SINGULAR * spread:
             raise ConvergenceError(
                 f"covariances may be singular to rounding, with prior={self.prior:g} and "
@@ -233,13 +266,14 @@ class GaussianMixture(Problem):
         R, means = self._starts(X, weights, self.n_init)
         # starts at a time
         step = 1 + CHUNK_ENTRIES // (self.n_components * X.size)
-        results = [
-            self._em(X, weights, R[i : i + step], means[i : i + step])
-            for i in range(0, len(R), step)
-        ]
+        results = []
+        for first in range(0, len(R), step):
+            some = slice(first, first + step)
+            results.append(self._em(X, weights, R[some], means[some]))
         if start is not None:
             results.append(self._em_from(X, weights, start))
-        return self._polish(X, weights, min(results, key=lambda result: result[0])[1])
+        _, best = min(results, key=itemgetter(0))
+        return self._polish(X, weights, best)
 
     def _labels(self, X, weights, rng):
         # here, as importing it takes a while
@@ -249,7 +283,11 @@ class GaussianMixture(Problem):
         k = min(self.n_components, len(present))
         seed = int(rng.integers(MAX_SEED))
         centers, _ = kmeans_plusplus(
-            X[present], k, sample_weight=weights[present], random_state=seed, n_local_trials=1
+            X[present],
+            k,
+            sample_weight=weights[present],
+            random_state=seed,
+            n_local_trials=1,
         )
         return pairwise_distances_argmin(X, centers)
 
@@ -257,7 +295,11 @@ class GaussianMixture(Problem):
         log_pi, means, factors = self._parts(theta, X.shape[1])
         R, losses = _responsibilities(X - means[:, None], log_pi, factors)
         return self._em(
-            X, weights, R[None], means[None], weights @ losses + self._penalty(log_pi, factors)
+            X,
+            weights,
+            R[None],
+            means[None],
+            weights @ losses + self._penalty(log_pi, factors),
         )
 
     def _em(self, X, weights, R, means, value=np.inf):
@@ -271,19 +313,23 @@ class GaussianMixture(Problem):
             share = R * weights
             mass = share.sum(axis=2)
             moved = np.einsum("akn,aknd->akd", share, X - means[:, :, None])
-            means = means + moved / np.maximum(mass, np.finfo(float).tiny)[:, :, None]
+            divisor = np.maximum(mass, np.finfo(float).tiny)
+            means = means + moved / divisor[:, :, None]
             centred = X - means[:, :, None]
-            scatter = (share[:, :, :, None] * centred).swapaxes(2, 3) @ centred
+            weighted = share[:, :, :, None] * centred
+            scatter = weighted.swapaxes(2, 3) @ centred
             scatter += prior * self.prior_variance * np.eye(X.shape[1])
-            factors = _precision_factors(scatter / (mass + prior)[:, :, None, None])
-            log_pi = np.log((mass + prior) / (1.0 + k * prior))
+            total = mass + prior
+            factors = _precision_factors(scatter / total[:, :, None, None])
+            log_pi = np.log(total / (1.0 + k * prior))
             R, losses = _responsibilities(centred, log_pi, factors)
             new = losses @ weights + self._penalty(log_pi, factors)
             going_on = (value - new >= EM_TOL) & (step < MAX_EM - 1)
             if not going_on.all():
                 j = np.argmin(np.where(going_on, np.inf, new))
                 if new[j] < best[0]:
-                    best = new[j], _theta_of(log_pi[j], means[j], factors[j])
+                    theta = _theta_of(log_pi[j], means[j], factors[j])
+                    best = (new[j], theta)
                 R = R[going_on]
                 means = means[going_on]
                 new = new[going_on]
@@ -297,26 +343,27 @@ class GaussianMixture(Problem):
         log_pi, _, factors = self._parts(theta, X.shape[1])
         if (_diagonals(factors) <= 0).any():
             return np.inf
-        return weights @ self.losses(theta, X) + self._penalty(log_pi, factors)
+        loss = weights @ self.losses(theta, X)
+        return loss + self._penalty(log_pi, factors)
 
     def _polish(self, X, weights, theta):
         # Newton's method from where EM slowed down, and away from saddle points, where EM stays.
         def expansion(theta):
-            slope = weights @ self.gradients(theta, X) + self._penalty_gradient(theta, X.shape[1])
-            return -bordered(
-                self._objective(theta, X, weights), slope, -self.hessian(theta, X, None, weights)
-            )
+            value = self._objective(theta, X, weights)
+            slope = weights @ self.gradients(theta, X)
+            slope = slope + self._penalty_gradient(theta, X.shape[1])
+            H = self.hessian(theta, X, None, weights)
+            return -bordered(value, slope, -H)
 
         for _ in range(MAX_NEWTON):
             with suppress(ConvergenceError):
                 theta = newton(expansion, theta, enough=NEWTON_TOL)[1]
             value = self._objective(theta, X, weights)
-            least, downhill = eigh(self.hessian(theta, X, None, weights), subset_by_index=[0, 0])
-            new, trial = (
-                (value, theta)
-                if least > 0
-                else self._leave_saddle(X, weights, theta, value, downhill[:, 0])
-            )
+            H = self.hessian(theta, X, None, weights)
+            least, downhill = eigh(H, subset_by_index=[0, 0])
+            if least > 0:
+                break
+            new, trial = self._leave_saddle(X, weights, theta, value, downhill[:, 0])
             if not new < value:
                 break
             theta = trial
@@ -327,19 +374,33 @@ class GaussianMixture(Problem):
         # curvature.
         results = [(value, theta)]
         for side in (direction, -direction):
-            length = 1.0
-            while length > 1e-4 and not self._objective(theta + length * side, X, weights) < value:
-                length *= 0.5
-            if length > 1e-4:
-                there = self._em_from(X, weights, theta + length * side)[1]
-                results.append((self._objective(there, X, weights), there))
-        return min(results, key=lambda result: result[0])
+            for halvings in range(MAX_HALVINGS):
+                trial = theta + 0.5**halvings * side
+                if self._objective(trial, X, weights) < value:
+                    _, there = self._em_from(X, weights, trial)
+                    results.append((self._objective(there, X, weights), there))
+                    break
+        return min(results, key=itemgetter(0))
 
 
 def _theta_of(log_pi, means, factors):
     # the inverse of `GaussianMixture._parts`
-    lower = factors[:, *np.tril_indices(means.shape[1])]
-    return np.append(log_pi[:-1] - log_pi[-1], np.column_stack([means, lower]))
+    rows, columns = np.tril_indices(means.shape[1])
+    lower = factors[:, rows, columns]
+    logits = log_pi[:-1] - log_pi[-1]
+    return np.append(logits, np.column_stack([means, lower]))
+
+
+def _of_factors(by_factors):
+    # `_theta_of` what belongs to factors alone, (k, d, d)
+    k, d, _ = by_factors.shape
+    return _theta_of(np.zeros(k), np.zeros((k, d)), by_factors)
+
+
+def _logit_curvature(log_pi):
+    # the second derivative of the mixture weights' normaliser by the logits, (k - 1, k - 1)
+    pi = np.exp(log_pi[:-1])
+    return np.diag(pi) - np.outer(pi, pi)
 
 
 def _diagonals(factors):
@@ -349,8 +410,11 @@ def _diagonals(factors):
 def _precision_factors(covariances):
     # Lower triangular L with L L' the inverse. The covariance is U U' with U upper triangular:
     # Cholesky's factor of the matrix with rows and columns reversed.
-    upper = np.linalg.cholesky(covariances[..., ::-1, ::-1])[..., ::-1, ::-1]
-    return np.tril(np.linalg.inv(upper).swapaxes(-1, -2))
+    reverse = slice(None, None, -1)
+    lower = np.linalg.cholesky(covariances[..., reverse, reverse])
+    upper = lower[..., reverse, reverse]
+    inverse = np.linalg.inv(upper)
+    return np.tril(inverse.swapaxes(-1, -2))
 
 
 def _responsibilities(centred, log_pi, factors):
@@ -366,7 +430,8 @@ def _responsibilities(centred, log_pi, factors):
     top = logs.max(axis=-2, keepdims=True)
     R = np.exp(logs - top)
     total = R.sum(axis=-2, keepdims=True)
-    return R / total, -(top + np.log(total))[..., 0, :]
+    losses = -(top + np.log(total))
+    return R / total, losses[..., 0, :]
 
 
 def _curvature(share, x, L):
@@ -377,13 +442,18 @@ def _curvature(share, x, L):
     rows, columns = np.tril_indices(d)
     mass = share.sum(axis=1)[:, None, None]
     first = share[:, None, :] @ x
-    second = (share[:, :, None] * x).transpose(0, 2, 1) @ x
-    H = np.empty((len(x), d + len(rows), d + len(rows)))
+    weighted = share[:, :, None] * x
+    second = weighted.transpose(0, 2, 1) @ x
+    by_factor = first @ L
+    mixed = -L[:, columns] * first[:, :, rows]
+    mixed = mixed - np.eye(d)[:, rows] * by_factor[:, :, columns]
+    q = d + len(rows)
+    H = np.empty((len(x), q, q))
     H[:, :d, :d] = mass * (L @ L.T)
-    H[:, :d, d:] = (
-        -L[:, columns] * first[:, :, rows] - np.eye(d)[:, rows] * (first @ L)[:, :, columns]
-    )
-    H[:, d:, :d] = H[:, :d, d:].transpose(0, 2, 1)
-    H[:, d:, d:] = second[:, rows[:, None], rows] * (columns[:, None] == columns)
-    H[:, d:, d:] += mass * np.diag(np.diag(1.0 / np.diag(L) ** 2)[rows, columns])
+    H[:, :d, d:] = mixed
+    H[:, d:, :d] = mixed.transpose(0, 2, 1)
+    same_column = columns[:, None] == columns
+    inverse_squares = np.diag(1.0 / np.diag(L) ** 2)
+    H[:, d:, d:] = second[:, rows[:, None], rows] * same_column
+    H[:, d:, d:] += mass * np.diag(inverse_squares[rows, columns])
     return H

@@ -78,7 +78,8 @@ class GLM(Model):
         self.max_candidates = 512 if self.narrow else 128
         # the last inverse Hessian times gradient
         self._last = None
-        self.share = data.share.astype(self.X.dtype)[:, None]
+        share = data.share.astype(self.X.dtype)
+        self.share = share[:, None]
         self._sample = data.sample(4096 if K == 1 else 512, rng)
         if K == 1 and not self.narrow:
             self._sample = self._sample[::8]
@@ -87,7 +88,9 @@ class GLM(Model):
     def _clear(self):
         self.span = Features(self.d) if self.d <= STAY else Span(self.rows([]))
         p = self.span.rank + self.problem.fit_intercept
-        self._hold(np.zeros((0, p)), np.zeros((p, self.Y.shape[1])))
+        no_rows = np.zeros((0, p))
+        theta = np.zeros((p, self.Y.shape[1]))
+        self._hold(no_rows, theta)
         self._sampled = 0
 
     # The chosen rows.
@@ -109,17 +112,21 @@ class GLM(Model):
         if r < self.d <= len(self):
             theta = self.coefficients
             self.span = Features(self.d)
-            self._hold(self.design(self.rows(self.indices)), theta)
+            A = self.design(self.rows(self.indices))
+            self._hold(A, theta)
             return
         if r < self.d:
             for i in range(len(indices)):
                 span.extend(X[[i]])
         # Newcomers have no part of new coordinates in the rows and parameters that there were.
-        before = np.zeros((len(self.A), span.rank - r))
-        none = np.zeros((span.rank - r, self.theta.shape[1]))
-        A = np.hstack([self.A[:, :r], before, self.A[:, r:]])
-        theta = np.vstack([self.theta[:r], none, self.theta[r:]])
-        self._hold(np.vstack([A, self.design(X)]), theta)
+        n_new = span.rank - r
+        K = self.theta.shape[1]
+        coordinates, ones = np.hsplit(self.A, [r])
+        A = np.hstack([coordinates, np.zeros((len(self.A), n_new)), ones])
+        slopes, intercepts = np.vsplit(self.theta, [r])
+        theta = np.vstack([slopes, np.zeros((n_new, K)), intercepts])
+        A = np.vstack([A, self.design(X)])
+        self._hold(A, theta)
 
     def _hold(self, A, theta):
         self.A = A
@@ -137,9 +144,11 @@ class GLM(Model):
         if not self.indices:
             self._clear()
             return
-        self.A = self.A[~np.asarray(gone, dtype=bool)]
+        stays = ~np.asarray(gone, dtype=bool)
+        self.A = self.A[stays]
         self._sampled = 0
-        if isinstance(self.span, Span) and self.span.rank > 2 * len(self) + 16:
+        most = 2 * len(self) + 16
+        if isinstance(self.span, Span) and self.span.rank > most:
             theta = self._in_features(self.theta)
             rows = self.indices
             self.indices = []
@@ -152,18 +161,21 @@ class GLM(Model):
         a basis."""
         p = min(s, self.d) + 1
         basis = 0 if issparse(self.X) else self.d * p
+        sample = len(self._sample) * p
+        n_numbers = 3 * s * p + 6 * p**2 + sample + basis
         check_memory(
             f"the inner problem of {s:,} points in {p - 1:,} coordinates",
-            8 * (3 * s * p + 6 * p**2 + len(self._sample) * p + basis),
+            8 * n_numbers,
             "choose fewer points, or take fewer features",
         )
 
     def _in_features(self, V):
-        r = self.span.rank
-        return np.concatenate([self.span.lift(V[:r]), V[r:]])
+        of_span, of_intercept = np.vsplit(V, [self.span.rank])
+        return np.concatenate([self.span.lift(of_span), of_intercept])
 
     def _inside(self, G):
-        return np.concatenate([self.span.project(G[: self.d]), G[self.d :]])
+        of_features, of_intercept = np.vsplit(G, [self.d])
+        return np.concatenate([self.span.project(of_features), of_intercept])
 
     @property
     def coefficients(self):
@@ -199,23 +211,28 @@ class GLM(Model):
 
     def _size_of_terms(self, y):
         """Norm of the gradient at zero, or a millionth of that of its terms where they cancel."""
-        first = self.weights[:, None] * (self.link.mean(np.zeros_like(y)) - y)
+        mean = self.link.mean(np.zeros_like(y))
+        first = self.weights[:, None] * (mean - y)
+        gradient = np.linalg.norm(self.A.T @ first)
         terms = np.linalg.norm(np.abs(self.A).T @ np.abs(first))
-        return max(np.linalg.norm(self.A.T @ first), 1e-6 * terms, 1e-300)
+        return max(gradient, 1e-6 * terms, 1e-300)
 
     def newton_step(self, theta, Z, y):
         """A Newton step of the inner problem from parameters whose logits are Z, and the slope
         along it; None where the gradient is within the tolerance."""
         P = self.link.mean(Z)
         self.R = P - y
-        gradient = self.A.T @ (self.weights[:, None] * self.R) + self.penalty * theta
+        of_rows = self.weights[:, None] * self.R
+        gradient = self.A.T @ of_rows + self.penalty * theta
         size = np.sqrt(np.vdot(gradient, gradient))
         self._unit = max(self._unit, 1e-6 * size)
         self._left = size / self._unit
         self._linearise(P)
         if not self._left > self.tol:
             return None
-        step = self._solve(gradient, min(0.1, max(self._left, 0.3 * self.tol / self._left)))
+        # Systems are solved the better the nearer the solution is.
+        exactness = max(self._left, 0.3 * self.tol / self._left)
+        step = self._solve(gradient, min(0.1, exactness))
         return -step, np.vdot(gradient, step)
 
     def _linearise(self, P):
@@ -225,15 +242,19 @@ class GLM(Model):
         A = self.A
         c = self.weights * self.link.diagonal(P)
         # where rows are many, a sample is enough
-        skip = max(1, len(A) // (4 * A.shape[1])) if P.shape[1] > 1 else 1
-        root = np.sqrt(skip * c[::skip])[:, None] * A[::skip]
+        skip = 1
+        if P.shape[1] > 1:
+            skip = max(1, len(A) // (4 * A.shape[1]))
+        some = slice(None, None, skip)
+        root = np.sqrt(skip * c[some])[:, None] * A[some]
         # of a product with itself BLAS computes one half
         self._block = root.T @ root
         self._factor = self._factorise(0.0)
 
     def _factorise(self, damping):
         block = self._block.copy()
-        block.ravel()[:: len(block) + 1] += self.penalty[:, 0] + damping
+        diagonal = np.einsum("pp->p", block)
+        diagonal += self.penalty[:, 0] + damping
         # LAPACK's order of a transpose
         factor, failed = dpotrf(block.T, lower=True, overwrite_a=True)
         if failed or not np.isfinite(factor[-1, -1]):
@@ -245,7 +266,8 @@ class GLM(Model):
         return factor
 
     def _product(self, V, damping=0.0):
-        image = self.weights[:, None] * self.link.curve(self.P, self.A @ V)
+        curved = self.link.curve(self.P, self.A @ V)
+        image = self.weights[:, None] * curved
         return self.A.T @ image + (self.penalty + damping) * V
 
     def _precondition(self, G):
@@ -269,11 +291,17 @@ class GLM(Model):
         rest = G - product(V)
         if start is not None:
             other = G - product(start)
-            if np.vdot(other, precondition(other)) < np.vdot(rest, precondition(rest)):
+            size = np.vdot(rest, precondition(rest))
+            if np.vdot(other, precondition(other)) < size:
                 V = start
                 rest = other
         V, size = conjugate_gradients(
-            product, V, rest, precondition=precondition, enough=enough, max_iter=MAX_CG
+            product,
+            V,
+            rest,
+            precondition=precondition,
+            enough=enough,
+            max_iter=MAX_CG,
         )
         if size > 1e4 * enough:
             raise ConvergenceError(
@@ -285,7 +313,7 @@ class GLM(Model):
 
     # The outer loss.
 
-    def _blocks(self, work):
+    def _over_rows(self, work):
         # `work` of slices of the rows of X, in their order; a slice of a sparse matrix would be a
         # copy
         n = self.X.shape[0]
@@ -300,7 +328,8 @@ class GLM(Model):
 
     def _along(self, V, X):
         # Linear predictors of rows X at parameters or directions V, shape (K, rows).
-        return V[: self.d].T @ X.T + V[self.d :].sum(axis=0)[:, None]
+        of_features, of_intercept = np.vsplit(V, [self.d])
+        return of_features.T @ X.T + of_intercept.sum(axis=0)[:, None]
 
     def outer_gradient(self):
         """As `Model.outer_gradient`, shape (d + 1, K)."""
@@ -313,18 +342,20 @@ class GLM(Model):
             X = self.X[at]
             R = self.residuals[at]
             self.Z[at] = self._along(theta, X).T
-            np.subtract(self.link.mean(self.Z[at]), self.Y[at], out=R)
+            P = self.link.mean(self.Z[at])
+            np.subtract(P, self.Y[at], out=R)
             R = self.share[at] * R
             # faster than X.T @ R
             of_features = (R.T @ X).T
             of_intercept = R.sum(axis=0, dtype=np.float64, keepdims=True)
             return np.concatenate([of_features, of_intercept[:n_intercepts]])
 
-        return sum(self._blocks(gradient))
+        return sum(self._over_rows(gradient))
 
     def mean_loss(self):
         """As `Model.mean_loss`."""
-        return float(np.dot(self.data.share, self.link.loss(self.Z, self.Y)))
+        losses = self.link.loss(self.Z, self.Y)
+        return float(np.dot(self.data.share, losses))
 
     def inverse_hessian(self, G):
         """As `Model.inverse_hessian`; outside of the span it divides by l2."""
@@ -337,9 +368,10 @@ class GLM(Model):
             start = self._inside(self._last)
         V = self._solve(inside, 10 * self.tol, self.ihvp.damping, start)
         if not isinstance(self.span, Features):
-            r = self.span.rank
-            of_features = self.span.lift(V[:r] - inside[:r] / l2) + G[: self.d] / l2
-            V = np.concatenate([of_features, V[r:]])
+            rest = V - inside / l2
+            rest[self.span.rank :] = V[self.span.rank :]
+            V = self._in_features(rest)
+            V[: self.d] += G[: self.d] / l2
         self._last = V
         return V
 
@@ -348,17 +380,20 @@ class GLM(Model):
         r = self.span.rank
         inside = self._inside(V)
         image = self._product(inside)
-        of_features = self.span.lift(image[:r] - self.l2 * inside[:r]) + self.l2 * V[: self.d]
-        return np.concatenate([of_features, image[r:]])
+        image[:r] -= self.l2 * inside[:r]
+        image = self._in_features(image)
+        image[: self.d] += self.l2 * V[: self.d]
+        return image
 
     def row_slopes(self, V):
         """As `Model.row_slopes`."""
         V = V.astype(self.X.dtype)
 
         def slopes(at):
-            return (self.residuals[at].T * self._along(V, self.X[at])).sum(axis=0)
+            along = self._along(V, self.X[at])
+            return (self.residuals[at].T * along).sum(axis=0)
 
-        return np.concatenate(self._blocks(slopes))
+        return np.concatenate(self._over_rows(slopes))
 
     # Its second order.
 
@@ -373,22 +408,28 @@ class GLM(Model):
         # the step is H^-1 a_k t_k' + q / s with q = H^-1 (penalty * theta)
         q = self._solve(self.penalty * self.theta, 10 * self.tol)
         B = self._precondition(A.T)
-        leverage = np.einsum("kp,pk->k", A, B) + self._outside(X, A[:, :r])
-        P = link.mean(self.Z[candidates].astype(np.float64))
+        leverage = np.einsum("kp,pk->k", A, B)
+        leverage = leverage + self._outside(X, A[:, :r])
+        Z = self.Z[candidates].astype(np.float64)
+        P = link.mean(Z)
         rhs = P - self.Y[candidates] - link.curve(P, A @ q) / s
-        system = s * np.eye(P.shape[1]) + link.hessians(P) * leverage[:, None, None]
+        curved = link.hessians(P) * leverage[:, None, None]
+        system = s * np.eye(P.shape[1]) + curved
         t = np.linalg.solve(system, rhs[:, :, None])[:, :, 0]
-        slope = np.sum(t * self._along(self.direction, X).T, axis=1)
+        along = self._along(self.direction, X).T
+        slope = np.sum(t * along, axis=1)
         slope += np.sum(self._inside(self.gradient) * q) / s
         sample = self._outer_sample()
         M = self._sample_products(sample, X, A, B)
         # logits of the sample move by M_ik t_k + (AS q)_i / s
         t = t.astype(M.dtype)
+        u = sample.u[:, None]
         own = sample.A @ q.astype(M.dtype) / s
-        pull = sample.u[:, None] * sample.link.curve(sample.P, own)
+        pull = u * sample.link.curve(sample.P, own)
         cross = np.einsum("ik,ik->k", M, pull @ t.T)
-        forms = sample.u[:, None] * sample.link.forms(sample.P, t)
-        curvature = np.einsum("ik,ik->k", np.square(M), forms) + 2 * cross + np.sum(own * pull)
+        forms = u * sample.link.forms(sample.P, t)
+        curvature = np.einsum("ik,ik->k", np.square(M), forms)
+        curvature = curvature + 2 * cross + np.sum(own * pull)
         return predicted_decrease(slope, curvature.astype(np.float64), free_weights)
 
     def _outside(self, X, inside):
@@ -399,7 +440,8 @@ class GLM(Model):
             squares = np.ravel(X.multiply(X).sum(axis=1))
         else:
             squares = np.einsum("kj,kj->k", X, X)
-        return np.maximum(squares - np.einsum("kj,kj->k", inside, inside), 0.0) / self.l2
+        squares_inside = np.einsum("kj,kj->k", inside, inside)
+        return np.maximum(squares - squares_inside, 0.0) / self.l2
 
     def _sample_products(self, sample, X, A, B):
         # Products of the sample's rows with the inverse Hessian times candidates X, which have the
@@ -409,17 +451,21 @@ class GLM(Model):
         r = self.span.rank
         dtype = sample.A.dtype
         B[:r] -= A[:, :r].T / self.l2
-        outside = dense(sample.X @ X.T.astype(dtype)) / dtype.type(self.l2)
+        products = dense(sample.X @ X.T.astype(dtype))
+        outside = products / dtype.type(self.l2)
         return sample.A @ B.astype(dtype) + outside
 
     def weight_quadratic(self):
         """As `Model.weight_quadratic`; the slope is exact, the curvature takes the mean of the
         blocks (Equation 3)."""
-        toward = self._solve(self._inside(self.gradient), 10 * self.tol)
+        gradient = self._inside(self.gradient)
+        toward = self._solve(gradient, 10 * self.tol)
         slope = -np.einsum("sk,sk->s", self.R, self.A @ toward)
         sample = self._outer_sample(growth=1.0)
         dtype = sample.A.dtype
-        M = (np.sqrt(sample.u)[:, None] * sample.A) @ self._precondition(self.A.T).astype(dtype)
+        B = self._precondition(self.A.T).astype(dtype)
+        root = np.sqrt(sample.u)[:, None]
+        M = (root * sample.A) @ B
         factors = sample.link.factors(sample.P, self.R.astype(dtype))
         parts = [(M * F).astype(np.float64) for F in factors]
         return sum(part.T @ part for part in parts), slope
@@ -430,7 +476,8 @@ class GLM(Model):
         S = self.X[self._sample]
         if self.narrow:
             S = np.asfortranarray(self.linear.design(S))
-        return S, (share / share.sum()).astype(self.X.dtype)
+        u = share / share.sum()
+        return S, u.astype(self.X.dtype)
 
     def _outer_sample(self, growth=1.1):
         # The rows on which the curvature of the outer loss is known. For one output and few
@@ -451,10 +498,12 @@ class GLM(Model):
     def _root_of_curvature(self, S, u):
         # A root, shape (d + 1, rank), of the outer curvature by one output's parameters.
         P = self.link.mean(self.Z[self._sample])
-        scaled = S * np.sqrt(u * self.link.diagonal(P))[:, None]
+        root = np.sqrt(u * self.link.diagonal(P))
+        scaled = S * root[:, None]
         G = (scaled.T @ scaled).astype(np.float64)
         # G is singular to rounding
-        L, pivots, rank, _ = dpstrf(G, tol=1e-7 * G.diagonal().max(), lower=True)
+        tol = 1e-7 * G.diagonal().max()
+        L, pivots, rank, _ = dpstrf(G, tol=tol, lower=True)
         dtype = np.float64 if self.d <= FRESH else self.X.dtype
         root = np.empty((len(G), rank), dtype=dtype)
         root[pivots - 1] = np.tril(L)[:, :rank]
@@ -471,7 +520,8 @@ class _Inner:
         self.y = y
         self.Z = model.A @ theta
         penalty = 0.5 * np.vdot(model.penalty * theta, theta)
-        self.value = -float(model.weights @ model.link.loss(self.Z, y) + penalty)
+        loss = model.weights @ model.link.loss(self.Z, y)
+        self.value = -float(loss + penalty)
 
     def step(self):
         """As `GLM.newton_step`."""

@@ -101,7 +101,11 @@ class ConjugateGradients(InverseHessian):
         enough = self.tol**2 * np.vdot(g, g)
         zero = np.zeros_like(g)
         return conjugate_gradients(
-            self._damped(product), zero, g, enough=enough, max_iter=self.n_steps
+            self._damped(product),
+            zero,
+            g,
+            enough=enough,
+            max_iter=self.n_steps,
         )[0]
 
 

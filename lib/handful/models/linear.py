@@ -56,17 +56,20 @@ class LinearProblem(Problem):
 
     def start(self, X, y):
         """As `Problem.start`: zeros."""
-        return 0 * LinearModel(self, y.shape[1]).penalised(X.shape[1])
+        linear = LinearModel(self, y.shape[1])
+        return 0 * linear.penalised(X.shape[1])
 
     def losses(self, theta, X, y):
         """As `Problem.losses`; y holds encoded targets, shape (n, outputs)."""
         linear = LinearModel(self, y.shape[1])
-        return linear.link.loss(linear.predictors(theta, linear.design(X)), y)
+        Z = linear.predictors(theta, linear.design(X))
+        return linear.link.loss(Z, y)
 
     def _derivatives(self, theta, X, y):
         linear = LinearModel(self, y.shape[1])
         A = linear.design(X)
-        return linear, A, *linear.link.derivatives(linear.predictors(theta, A), y)
+        first, second = linear.link.derivatives(linear.predictors(theta, A), y)
+        return linear, A, first, second
 
     def gradients(self, theta, X, y):
         """As `Problem.gradients`."""
@@ -88,7 +91,9 @@ class LinearProblem(Problem):
         rows = rows.encoded(self)
         check_magnitude(rows.y, "y", rows.X.dtype)
         rows.y = np.asfortranarray(rows.y, dtype=rows.X.dtype)
-        tol = TOL if rows.y.shape[1] == 1 else WEIGHTS_TOL if weighted else SELECTION_TOL
+        tol = WEIGHTS_TOL if weighted else SELECTION_TOL
+        if rows.y.shape[1] == 1:
+            tol = TOL
         return GLM(self, rows, rng, ihvp, tol)
 
     def estimator(self, n: float) -> Any:

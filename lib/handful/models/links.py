@@ -33,11 +33,13 @@ class LinearModel:
         X = dense(X)
         if not self.problem.fit_intercept:
             return X
-        return np.column_stack([X, np.ones(len(X), X.dtype)])
+        ones = np.ones(len(X), X.dtype)
+        return np.column_stack([X, ones])
 
     def penalised(self, d):
         """One for each parameter of d columns that the penalty covers, else zero, shape (p,)."""
-        covered = np.ones((self.n_outputs, d + self.problem.fit_intercept))
+        n_columns = d + self.problem.fit_intercept
+        covered = np.ones((self.n_outputs, n_columns))
         covered[:, d:] = self.problem.penalise_intercept
         return covered.ravel()
 
@@ -49,13 +51,15 @@ class LinearModel:
     def gradients(self, first, A):
         """Gradients of the rows' losses by the parameters, shape (n, p), of those by the
         predictors, (n, K)."""
-        return (first[:, :, None] * A[:, None]).reshape(len(A), -1)
+        products = first[:, :, None] * A[:, None]
+        return products.reshape(len(A), -1)
 
     def hessian(self, second, A, weights):
         """Second derivative of the weighted sum of losses by the parameters, shape (p, p), of those
         by the predictors, (n, K, K)."""
         weighted = weights[:, None, None] * second
-        rows = [A.T @ self.gradients(of_output, A) for of_output in weighted.swapaxes(0, 1)]
+        by_output = weighted.swapaxes(0, 1)
+        rows = [A.T @ self.gradients(own, A) for own in by_output]
         return np.vstack(rows)
 
 
@@ -88,8 +92,10 @@ class Link:
     def hessians(self, P):
         """``C_i`` of every row, shape (n, K, K)."""
         n, K = P.shape
-        identities = np.tile(np.eye(K, dtype=P.dtype), (n, 1))
-        return self.curve(np.repeat(P, K, axis=0), identities).reshape(n, K, K)
+        identity = np.eye(K, dtype=P.dtype)
+        identities = np.tile(identity, (n, 1))
+        each = np.repeat(P, K, axis=0)
+        return self.curve(each, identities).reshape(n, K, K)
 
     def diagonal(self, P):
         """Mean of the diagonal of every ``C_i``, shape (n,)."""
@@ -114,7 +120,9 @@ class LogisticLink(Link):
 
     def loss(self, Z, Y):
         """As `Link.loss`."""
-        return (np.maximum(Z, 0) - Y * Z + np.log(1 + np.exp(-np.abs(Z))))[:, 0]
+        tail = np.log(1 + np.exp(-np.abs(Z)))
+        losses = np.maximum(Z, 0) - Y * Z + tail
+        return losses[:, 0]
 
     def curvature(self, P):
         """As `Link.curvature`."""
@@ -170,13 +178,15 @@ class SoftmaxLink(Link):
     def loss(self, Z, Y):
         """As `Link.loss`."""
         E, top = _exponentials(Z)
-        return np.log(E.sum(axis=0)) + top - np.einsum("nk,nk->n", Y, Z)
+        normaliser = np.log(E.sum(axis=0)) + top
+        return normaliser - np.einsum("nk,nk->n", Y, Z)
 
     def curve(self, P, D):
         """As `Link.curve`."""
         PD = P * D
         # a product, as sums along short rows take longer
-        PD -= P * (PD @ np.ones((P.shape[1], 1), P.dtype))
+        ones = np.ones((P.shape[1], 1), P.dtype)
+        PD -= P * (PD @ ones)
         return PD
 
     def diagonal(self, P):
@@ -185,7 +195,8 @@ class SoftmaxLink(Link):
 
     def forms(self, P, T):
         """As `Link.forms`."""
-        return P @ (T * T).T - np.square(P @ T.T)
+        squares = P @ (T * T).T
+        return squares - np.square(P @ T.T)
 
     def factors(self, P, T):
         """As `Link.factors`."""

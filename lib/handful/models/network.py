@@ -53,11 +53,16 @@ class TrainConfig:
         """The torch optimiser of some parameters."""
         if self.optimiser == "adam":
             return torch.optim.Adam(
-                parameters, lr=self.learning_rate, weight_decay=self.weight_decay
+                parameters,
+                lr=self.learning_rate,
+                weight_decay=self.weight_decay,
             )
         momentum = dict(momentum=self.momentum, nesterov=self.momentum > 0)
         return torch.optim.SGD(
-            parameters, lr=self.learning_rate, weight_decay=self.weight_decay, **momentum
+            parameters,
+            lr=self.learning_rate,
+            weight_decay=self.weight_decay,
+            **momentum,
         )
 
 

@@ -137,8 +137,12 @@ class Problem(Options):
         if type(self).loss is not Problem.loss:
             return _torch_model().by_rows(self, "hessians", theta, X, y)
         penalty = self.hessian(theta, X, y, np.zeros(len(X)))
-        parts = [(X[i : i + 1], None if y is None else y[i : i + 1]) for i in range(len(X))]
-        return np.array([self.hessian(theta, *part, np.ones(1)) for part in parts]) - penalty
+        found = np.empty((len(X), *penalty.shape))
+        for i in range(len(X)):
+            row = slice(i, i + 1)
+            target = None if y is None else y[row]
+            found[i] = self.hessian(theta, X[row], target, np.ones(1))
+        return found - penalty
 
     def hessian(
         self, theta: np.ndarray, X: np.ndarray, y: np.ndarray, weights: np.ndarray
@@ -148,9 +152,11 @@ class Problem(Options):
         H = _torch_model().penalty_hessian(self, theta)
         step = 1 + BLOCK_ENTRIES // len(theta) ** 2
         alive = np.flatnonzero(weights)
-        for rows in np.split(alive, range(step, len(alive), step)):
+        for first in range(0, len(alive), step):
+            rows = alive[first : first + step]
             if len(rows):
-                own = self.row_hessians(theta, X[rows], None if y is None else y[rows])
+                targets = None if y is None else y[rows]
+                own = self.row_hessians(theta, X[rows], targets)
                 H = H + np.tensordot(weights[rows], own, axes=1)
         return H
 
@@ -177,17 +183,22 @@ class Problem(Options):
         penalty = self.hessian(theta, X, y, np.zeros(len(weights)))
 
         def objective(theta):
-            return weights @ self.losses(theta, X, y) + 0.5 * theta @ penalty @ theta
+            loss = weights @ self.losses(theta, X, y)
+            return loss + 0.5 * theta @ penalty @ theta
 
         def gradient(theta):
-            return weights @ self.gradients(theta, X, y) + penalty @ theta
+            slope = weights @ self.gradients(theta, X, y)
+            return slope + penalty @ theta
 
         def expansion(theta):
-            return -bordered(objective(theta), gradient(theta), -self.hessian(theta, X, y, weights))
+            H = self.hessian(theta, X, y, weights)
+            return -bordered(objective(theta), gradient(theta), -H)
 
         enough = 1e-13 * max(abs(objective(theta)), abs(objective(zero)))
         unit = max(
-            np.abs(gradient(theta)).max(), np.abs(gradient(zero)).max(), np.finfo(float).tiny
+            np.abs(gradient(theta)).max(),
+            np.abs(gradient(zero)).max(),
+            np.finfo(float).tiny,
         )
         left = np.inf
         with suppress(ConvergenceError):
@@ -233,13 +244,17 @@ class GenericModel(Model):
                 "handful.bilevel.Network has"
             )
             check_memory(
-                f"the Hessian of {type(self.problem).__name__}, {p:,} x {p:,},", 32 * p**2, way_out
+                f"the Hessian of {type(self.problem).__name__}, {p:,} x {p:,},",
+                32 * p**2,
+                way_out,
             )
         self.theta = self._finite("solve", None, X, y, c, start=self.theta)
         p = len(self.theta)
-        self.weights, self._hessian = c, self._finite("hessian", (p, p), self.theta, X, y, c)
+        self.weights = c
+        self._hessian = self._finite("hessian", (p, p), self.theta, X, y, c)
+        damped = self._hessian + self.ihvp.damping * np.eye(p)
         try:
-            self._factor = cho_factor(self._hessian + self.ihvp.damping * np.eye(p))
+            self._factor = cho_factor(damped)
         except LinAlgError:
             least = eigvalsh(self._hessian)[0]
             raise ConvergenceError(
@@ -253,7 +268,8 @@ class GenericModel(Model):
     def _finite(self, method, shape, *arguments, **options):
         # what a method of the problem gives, if that is of this shape, one-dimensional for None,
         # and finite
-        values = np.asarray(getattr(self.problem, method)(*arguments, **options), dtype=np.float64)
+        asked = getattr(self.problem, method)
+        values = np.asarray(asked(*arguments, **options), dtype=np.float64)
         shape = (values.size,) if shape is None else shape
         if values.shape != shape or not np.isfinite(values).all():
             raise ConvergenceError(
@@ -264,10 +280,11 @@ class GenericModel(Model):
             )
         return values
 
-    def _blocks(self, rows, entries=None):
+    def _stretches(self, rows, entries=None):
         # rows, few enough at a time that arrays of so many entries a row fit into memory:
         # gradients, for None
-        step = max(1, BLOCK_ENTRIES // (entries or max(len(self.theta), 1)))
+        entries = entries or max(len(self.theta), 1)
+        step = max(1, BLOCK_ENTRIES // entries)
         for lo in range(0, len(rows), step):
             yield rows[lo : lo + step]
 
@@ -276,14 +293,14 @@ class GenericModel(Model):
 
     def mean_loss(self):
         """Weighted mean of the outer losses at the current parameters."""
-        return float(
-            self._u @ self._finite("losses", self._u.shape, self.theta, self.data.X, self.data.y)
-        )
+        rows = self.data
+        losses = self._finite("losses", self._u.shape, self.theta, rows.X, rows.y)
+        return float(self._u @ losses)
 
     def outer_gradient(self):
         """As `Model.outer_gradient`."""
         g = np.zeros(len(self.theta))
-        for rows in self._blocks(np.flatnonzero(self._u)):
+        for rows in self._stretches(np.flatnonzero(self._u)):
             g += self._u[rows] @ self._gradients(rows)
         return g
 
@@ -293,12 +310,14 @@ class GenericModel(Model):
 
     def inverse_hessian(self, g):
         """As `Model.inverse_hessian`."""
-        return cho_solve(self._factor, g) if self.ihvp.exact else super().inverse_hessian(g)
+        if self.ihvp.exact:
+            return cho_solve(self._factor, g)
+        return super().inverse_hessian(g)
 
     def row_slopes(self, v):
         """As `Model.row_slopes`."""
         scores = np.empty(len(self._u))
-        for rows in self._blocks(np.arange(len(scores))):
+        for rows in self._stretches(np.arange(len(scores))):
             scores[rows] = self._gradients(rows) @ v
         return scores
 
@@ -310,11 +329,12 @@ class GenericModel(Model):
         # at the solution the penalty's gradient balances that of the losses
         pull = -self.weights @ self._gradients(self.indices)
         penalty = self.problem.hessian(self.theta, X, y, np.zeros(s))
-        data = s * (self.problem.hessian(self.theta, X, y, self.weights) - penalty)
+        whole = self.problem.hessian(self.theta, X, y, self.weights)
+        data = s * (whole - penalty)
         H_out = self.outer_hessian()
         slope = np.empty(len(candidates))
         curvature = np.empty(len(candidates))
-        for part in self._blocks(np.arange(len(candidates)), len(pull) ** 2):
+        for part in self._stretches(np.arange(len(candidates)), len(pull) ** 2):
             own = self.problem.row_hessians(self.theta, *self.data.at(candidates[part]))
             steps = np.linalg.solve(data + s * penalty + own, (rows[part] + pull)[:, :, None])[
                 :, :, 0
@@ -327,9 +347,11 @@ class GenericModel(Model):
         """Hessian of the outer loss at the current parameters, on a sample of rows, shape (p,
         p)."""
         X, y = self.data.at(self._sample)
-        u = self._u[self._sample] / self._u[self._sample].sum()
+        u = self._u[self._sample]
+        u = u / u.sum()
         hessian = self.problem.hessian
-        return hessian(self.theta, X, y, u) - hessian(self.theta, X, y, np.zeros(len(u)))
+        penalty = hessian(self.theta, X, y, 0 * u)
+        return hessian(self.theta, X, y, u) - penalty
 
     def weight_quadratic(self):
         """As `Model.weight_quadratic`, by the derivative of the solution by the weights (Equation

@@ -55,7 +55,7 @@ class NetworkModel(Model):
         rows = torch.as_tensor(np.asarray(rows))
         return self._X[rows].to(self.problem.device), self._y[rows].to(self.problem.device)
 
-    def _blocks(self, rows):
+    def _batches(self, rows):
         for low in range(0, len(rows), self.problem.batch_size):
             part = rows[low : low + self.problem.batch_size]
             yield part, *self._rows(part)
@@ -93,7 +93,7 @@ class NetworkModel(Model):
     def outer_gradient(self):
         """Gradient of the mean outer loss, shape (p,)."""
         total = 0.0
-        for rows, X, y in self._blocks(np.flatnonzero(self._u)):
+        for rows, X, y in self._batches(np.flatnonzero(self._u)):
             u = torch.as_tensor(self._u[rows], device=X.device)
             total = total + grad(
                 lambda theta, X=X, y=y, u=u: (u * self._losses(theta, X, y)).sum()
@@ -103,7 +103,7 @@ class NetworkModel(Model):
     @torch.no_grad()
     def mean_loss(self):
         """Weighted mean of the outer losses at the current parameters."""
-        blocks = self._blocks(np.flatnonzero(self._u))
+        blocks = self._batches(np.flatnonzero(self._u))
         return float(
             sum(
                 self._u[rows] @ self._losses(self.theta, X, y).cpu().numpy()
@@ -137,7 +137,9 @@ class NetworkModel(Model):
 
             if self.problem.curvature == "hessian":
                 _, product = jvp(
-                    grad(lambda theta: loss_of(outputs_of(theta))), (self.theta,), (v,)
+                    grad(lambda theta: loss_of(outputs_of(theta))),
+                    (self.theta,),
+                    (v,),
                 )
             else:
                 outputs, output_tangent = jvp(outputs_of, (self.theta,), (v,))
@@ -183,7 +185,7 @@ class NetworkModel(Model):
         if not self.gradient.any():
             return self._rng(2).uniform(0.0, NO_GAIN, len(scores))
         v = self._tensor(v)
-        for rows, X, y in self._blocks(np.arange(len(scores))):
+        for rows, X, y in self._batches(np.arange(len(scores))):
             _, slopes = jvp(lambda theta, X=X, y=y: self._losses(theta, X, y), (self.theta,), (v,))
             scores[rows] = slopes.cpu().numpy()
         return scores

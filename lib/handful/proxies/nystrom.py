@@ -92,7 +92,7 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
         )
         self.landmarks_ = X[self.landmark_indices_]
         self.kernel_ = clone(self.kernel) if isinstance(self.kernel, Kernel) else self.kernel
-        gram = np.concatenate([block for _, block in self._blocks(self.landmarks_)])
+        gram = np.concatenate([block for _, block in self._kernel_blocks(self.landmarks_)])
         self.eigenvalues_, vectors = _decompose(gram, self.kernel, self.rtol)
         self.projection_ = (vectors / np.sqrt(self.eigenvalues_)).astype(gram.dtype)
         self._n_features_out = len(self.eigenvalues_)
@@ -104,11 +104,11 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
         check_is_fitted(self, "projection_")
         X = self._rows(X, reset=False)
         Z = np.empty((len(X), self.projection_.shape[1]), dtype=self.projection_.dtype)
-        for rows, block in self._blocks(X):
+        for rows, block in self._kernel_blocks(X):
             np.matmul(block, self.projection_, out=Z[rows], casting="same_kind")
         return Z
 
-    def _blocks(self, X):
+    def _kernel_blocks(self, X):
         return kernel_blocks(
             self.kernel_, X, self.landmarks_, cache=self.cache, verbose=self.verbose
         )

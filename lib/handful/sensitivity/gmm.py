@@ -6,10 +6,11 @@ import numpy as np
 from sklearn.metrics import pairwise_distances_argmin_min
 
 from handful.baselines.centers import plain_seeds
-from handful.checks import MAX_SEED
+from handful.checks import MAX_SEED, Accepts
 from handful.coreset import SizedSelector
 from handful.linalg import centred
 from handful.options import Count
+from handful.plans import DrawShares
 from handful.sensitivity.weighted_draws import multinomial_draw
 
 # rough solutions, of which the best is kept; all ten miss the factor alpha with probability 2^-10
@@ -99,7 +100,8 @@ class MixtureSensitivity(SizedSelector):
     True
     """
 
-    _reads_y = False
+    _accepts = Accepts("unread")
+    _plan = DrawShares()
     _by_scale = True
     _repeats = True
     _draws = True

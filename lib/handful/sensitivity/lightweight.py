@@ -9,6 +9,7 @@ from numba import njit
 from scipy import sparse
 
 from handful.checks import (
+    Accepts,
     check_array,
     check_generator,
     check_integer,
@@ -18,6 +19,7 @@ from handful.checks import (
 from handful.coreset import SizedSelector
 from handful.linalg import centred, draw_along, sq_distance, sq_distances_to
 from handful.options import Count
+from handful.plans import Plan
 from handful.rows import InMemory, Rows, joined
 from handful.types import Table
 
@@ -163,6 +165,14 @@ def _readable(X):
     return X
 
 
+class _TwoPasses(Plan):
+    """The algorithm as it is, which reads rows in blocks anyway."""
+
+    def select(self, selector, blocks, rng):
+        drawn = lightweight_blocks(blocks, selector.size, rng=rng)
+        return drawn.ids, drawn.weight
+
+
 class LightweightCoreset(SizedSelector):
     """A lightweight coreset: weighted rows on which k-means costs are those of all rows (Bachem et
     al. 2018).
@@ -191,8 +201,8 @@ class LightweightCoreset(SizedSelector):
     True
     """
 
-    _takes_sparse = True
-    _reads_y = False
+    _accepts = Accepts("unread", sparse=True)
+    _plan = _TwoPasses()
     _by_scale = True
     _repeats = True
     _draws = True
@@ -202,7 +212,3 @@ class LightweightCoreset(SizedSelector):
 
     def _select(self, X, y, sample_weight, rng):
         return lightweight_coreset(X, self.size, rng=rng, sample_weight=sample_weight)
-
-    def _select_blocks(self, blocks, rng):
-        drawn = lightweight_blocks(blocks, self.size, rng=rng)
-        return drawn.ids, drawn.weight

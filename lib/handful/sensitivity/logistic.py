@@ -1,7 +1,6 @@
 """Sensitivity coresets for logistic regression."""
 
 from dataclasses import KW_ONLY
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -9,12 +8,12 @@ from sklearn.metrics import pairwise_distances, pairwise_distances_argmin
 from sklearn.utils import ClassifierTags
 
 from handful.baselines.centers import plain_seeds
-from handful.checks import MAX_SEED, signed_labels
+from handful.checks import MAX_SEED, Accepts, signed_labels
 from handful.coreset import SizedSelector
 from handful.linalg import cell_means
 from handful.options import Count, Positive
+from handful.plans import DrawShares
 from handful.svm.interior_point import with_ones
-from handful.types import Table
 
 
 def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
@@ -81,11 +80,10 @@ class LogisticSensitivity(SizedSelector):
     True
     """
 
-    _needs_y = True
-    _takes_sparse = True
+    _accepts = Accepts("two classes", sparse=True)
+    _plan = DrawShares()
     _repeats = True
     _draws = True
-    _classifies = True
     _by_scale = True
 
     _: KW_ONLY
@@ -98,13 +96,8 @@ class LogisticSensitivity(SizedSelector):
     def _check_targets(self, y, dtype):
         return signed_labels(y, "logistic regression")
 
-    def select_one_class(self, X: Table, sample_weight: Table, rng: Any) -> Any:
-        """A coreset of rows of one class, for a part of a stream: the bound asks for no second one.
-
-        Returns
-        -------
-        indices, weights : as `indices_` and `weights_`
-        """
+    def _select_one_class(self, X, sample_weight, rng):
+        # the bound asks for no second class
         return self._draw(X, np.ones(X.shape[0]), sample_weight, rng)
 
     def _draw(self, X, sign, sample_weight, rng):

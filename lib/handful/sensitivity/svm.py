@@ -9,10 +9,11 @@ import numpy as np
 from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted
 
-from handful.checks import as_generator, check_number, check_size, signed_labels
+from handful.checks import Accepts, as_generator, check_number, check_size, signed_labels
 from handful.coreset import Coreset, SizedSelector
 from handful.linalg import cell_means, centred, nearest_center, sq_distances_to
 from handful.options import Count, Positive, number
+from handful.plans import DrawShares
 from handful.progress import Bar
 from handful.sensitivity.svm_bounds import printed_bound, tight_bound
 from handful.sensitivity.svm_mixture import GUARD, distances, mixture, seeds
@@ -20,7 +21,7 @@ from handful.sensitivity.weighted_draws import multinomial_draw, order_by, syste
 from handful.svm.interior_point import with_ones
 from handful.svm.linear_svm import hinge_price
 from handful.svm.smoothing import solve
-from handful.types import Seed, Table
+from handful.types import Seed
 
 # The bound of each rule.
 RULES = {"mixture": tight_bound, "tight": tight_bound, "paper": printed_bound}
@@ -123,11 +124,10 @@ class SVMCoreset(SizedSelector):
     True
     """
 
-    _needs_y = True
-    _takes_sparse = True
+    _accepts = Accepts("two classes", sparse=True)
+    _plan = DrawShares()
     _draws = True
     _ranks = False
-    _classifies = True
     _by_scale = True
 
     _: KW_ONLY
@@ -216,17 +216,10 @@ class SVMCoreset(SizedSelector):
                 "none of all rows. fit again for another size."
             )
 
-    def select_one_class(self, X: Table, sample_weight: Table, rng: Any) -> Any:
-        """A coreset of rows of one class, for a part of a stream: `fit` wants two.
-
-        Alone, one class has an SVM of cost 0, and any point may matter. Half of the probability
-        goes by weight, half by distance to the mean, which is what the bound is proportional to as
-        its optimum goes to 0.
-
-        Returns
-        -------
-        indices, weights : as in `multinomial_draw`
-        """
+    def _select_one_class(self, X, sample_weight, rng):
+        # Alone, one class has an SVM of cost 0, and any point may matter. Half of the probability
+        # goes by weight, half by distance to the mean, which is what the bound is proportional to
+        # as its optimum goes to 0.
         X = centred(X, sample_weight)[0]
         q = sample_weight / sample_weight.sum()
         pull = sample_weight * np.sqrt(sq_distances_to(X, X.T @ q))

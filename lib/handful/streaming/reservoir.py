@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from handful.checks import Accepts, accepts_of
 from handful.options import Count
 from handful.rows import joined
 from handful.streaming.stream_memory import StreamMemory
@@ -50,9 +51,7 @@ class Reservoir(StreamMemory):
     random_state: Seed = None
 
     _undone_by = BaseException
-    _needs_y = False
-    _reads = False
-    _reads_y = False
+    _accepts = Accepts("unread", sparse=True, values=False)
 
     def fit(self, X, y=None):
         """Begin a new stream with these rows, at least one: see `partial_fit`."""
@@ -77,14 +76,14 @@ class Reservoir(StreamMemory):
             )
         rows = self._chunk_rows(*self._open(X, y, None))
         if len(rows):
-            # the place that each row takes, -1 for none
+            # Each row takes a place; -1 stands for none.
             places = self._places(rows)
             self.n_seen_ += len(rows)
             self._store(rows, places)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.target_tags.required |= self._needs_y
+        tags.target_tags.required |= self._accepts.needs_y
         return tags
 
     def _start(self):
@@ -154,8 +153,7 @@ class ClassBalancedReservoir(Reservoir):
     ((20, 1), True)
     """
 
-    _needs_y = True
-    _reads_y = True
+    _accepts = Accepts("classes", sparse=True, values=False)
 
     def _start(self):
         super()._start()
@@ -168,7 +166,7 @@ class ClassBalancedReservoir(Reservoir):
 
     def _places(self, rows):
         labels, first = np.unique(rows.y, return_index=True)
-        # in the order of arrival, which does not depend on how the stream is cut
+        # Labels come in the order of arrival, which does not depend on how the stream is cut.
         labels = labels[np.argsort(first)]
         begun = len(self.classes_) > 0
         new = labels[~np.isin(labels, self.classes_)] if begun else labels
@@ -224,8 +222,6 @@ class ReservoirCoreset(ClassBalancedReservoir):
     (20, 2000, 200)
     """
 
-    _needs_y = False
-
     selector: Any
     _: KW_ONLY
     size: Count = 100
@@ -233,12 +229,9 @@ class ReservoirCoreset(ClassBalancedReservoir):
     balanced: bool = True
 
     @property
-    def _reads(self):
-        return getattr(self.selector, "_reads", True)
-
-    @property
-    def _reads_y(self):
-        return self.balanced or getattr(self.selector, "_reads_y", True)
+    def _accepts(self):
+        accepts = accepts_of(self.selector)
+        return replace(accepts, y="optional") if self.balanced and not accepts.reads_y else accepts
 
     def _start(self):
         super()._start()

@@ -11,7 +11,14 @@ from sklearn.utils import check_consistent_length, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from handful.blocks import as_blocks
-from handful.checks import as_generator, check_sample_weight, checked_shape, validate_data
+from handful.checks import (
+    accepts_of,
+    as_generator,
+    check_has_y,
+    check_sample_weight,
+    checked_shape,
+    validate_data,
+)
 from handful.coreset import Coreset, Selector
 from handful.forms import check_form, check_kind, form_of
 from handful.options import Options, check_options, restored
@@ -20,7 +27,7 @@ from handful.rows import Rows, is_blocks
 from handful.tables import as_array, is_numeric
 from handful.types import Table
 
-# options that cannot change between the chunks of a stream
+# These options cannot change between the chunks of a stream.
 FIXED = ("size", "leaf_size", "n_slots", "n_held")
 
 
@@ -33,7 +40,7 @@ class StreamMemory(Options):
     stopped.
     """
 
-    # what leaves a stream as it was before the chunk
+    # These exceptions leave a stream as it was before the chunk.
     _undone_by = Exception
 
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
@@ -152,7 +159,7 @@ class StreamMemory(Options):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.string = tags.input_tags.categorical = not self._reads
+        tags.input_tags.string = tags.input_tags.categorical = not self._accepts.values
         if isinstance(getattr(self, "selector", None), BaseEstimator):
             inner = get_tags(self.selector)
             tags.input_tags.sparse = inner.input_tags.sparse
@@ -164,12 +171,8 @@ class StreamMemory(Options):
     # --- for subclasses
 
     @property
-    def _reads(self):
-        return getattr(self.selector, "_reads", True)
-
-    @property
-    def _reads_y(self):
-        return getattr(self.selector, "_reads_y", True)
+    def _accepts(self):
+        return accepts_of(self.selector)
 
     def _go_on(self, X, y, sample_weight):
         with restored(self, self._undone_by):
@@ -182,7 +185,7 @@ class StreamMemory(Options):
 
     def _coreset_rows(self):
         self._check_begun()
-        # kept until the next chunk
+        # The coreset is kept until the next chunk.
         self._top = self._chosen() if self._top is None else self._top
         if self._top is None:
             raise ValueError(
@@ -228,36 +231,55 @@ class StreamMemory(Options):
         if not hasattr(self, "seed_"):
             self._start()
         self._check_begun()
-        self._top, first = None, not hasattr(self, "n_features_in_")
-        rules = dict(reset=first, accept_sparse="csr", ensure_min_samples=0)
-        labels = y if y is None or self._reads_y else "no_validation"
-        if self._reads or is_numeric(X):
-            checked = validate_data(self, X, labels, **rules)
-            X, labels = checked if isinstance(checked, tuple) else (checked, y)
-            if X.dtype.kind not in "biuf":
-                raise ValueError(f"X must hold real numbers, got dtype {X.dtype}.")
+        self._top = None
+        X, y = self._checked_rows(X, y)
+        if X.shape[0]:
+            self._check_form(X, y)
+        sample_weight = _checked_weight(sample_weight, X.shape[0])
+        self._add_mass(X.shape[0], sample_weight)
+        if X.shape[0] and hasattr(self, "selector"):
+            self._classes = check_part(
+                self._chooser(), self.size, X, y, sample_weight, self._classes
+            )
+        return X, y, sample_weight
+
+    def _checked_rows(self, X, y):
+        """X as an array or CSR matrix, and y as an array, both of what the stream accepts."""
+        check_has_y(self, y)
+        first = not hasattr(self, "n_features_in_")
+        if self._accepts.values or is_numeric(X):
+            X, y = self._checked_numbers(X, y, first)
         else:
-            labels = validate_data(self, y=y) if self._reads_y and y is not None else y
+            if y is not None and self._accepts.reads_y:
+                y = validate_data(self, y=y)
             X = checked_shape(X)
             if len(X.shape) == 2:
                 validate_data(self, X, reset=first, skip_check_array=True)
             X = np.asarray(X)
-        check_consistent_length(X, labels)
-        y = labels if labels is None or sparse.issparse(labels) else as_array(labels)
-        n = X.shape[0]
-        if n:
-            if y is not None and self._reads_y:
-                check_kind(y)
-            form = form_of(X, y) | {
-                "kind": "numbers in X" if X.dtype.kind in "biuf" else "words in X"
-            }
-            check_form(self._form or form, form, "the chunk", "the stream so far")
-            self._form = form
-        # a part of a stream, unlike a whole data set, may have no row that counts
-        if sample_weight is not None:
-            sample_weight = as_array(sample_weight)
-            if sample_weight.shape != (n,) or sample_weight.any():
-                sample_weight = check_sample_weight(sample_weight, n)
+        check_consistent_length(X, y)
+        as_it_is = y is None or sparse.issparse(y)
+        return X, y if as_it_is else as_array(y)
+
+    def _checked_numbers(self, X, y, first):
+        rules = dict(reset=first, accept_sparse="csr", ensure_min_samples=0)
+        if y is not None and self._accepts.reads_y:
+            X, y = validate_data(self, X, y, **rules)
+        else:
+            X = validate_data(self, X, **rules)
+        if X.dtype.kind not in "biuf":
+            raise ValueError(f"X must hold real numbers, got dtype {X.dtype}.")
+        return X, y
+
+    def _check_form(self, X, y):
+        """ValueError where a chunk is not in the form of those before."""
+        if y is not None and self._accepts.reads_y:
+            check_kind(y)
+        kind = "numbers in X" if X.dtype.kind in "biuf" else "words in X"
+        form = form_of(X, y) | {"kind": kind}
+        check_form(self._form or form, form, "the chunk", "the stream so far")
+        self._form = form
+
+    def _add_mass(self, n, sample_weight):
         with np.errstate(over="ignore"):
             self._mass += n if sample_weight is None else float(sample_weight.sum())
         if not self._mass < np.inf:
@@ -265,11 +287,6 @@ class StreamMemory(Options):
                 "sample_weight must have a finite sum over the whole stream, got inf: scale the "
                 "weights."
             )
-        if n and hasattr(self, "selector"):
-            self._classes = check_part(
-                self._chooser(), self.size, X, y, sample_weight, self._classes
-            )
-        return X, y, sample_weight
 
     def _chooser(self):
         return (
@@ -296,3 +313,12 @@ class StreamMemory(Options):
         return reduced(
             nodes, self._chooser(), self.size, np.random.default_rng([self.seed_, level, index])
         )
+
+
+def _checked_weight(sample_weight, n):
+    # A part of a stream, unlike a whole data set, may have no row that counts.
+    if sample_weight is None:
+        return None
+    sample_weight = as_array(sample_weight)
+    none_counts = sample_weight.shape == (n,) and not sample_weight.any()
+    return sample_weight if none_counts else check_sample_weight(sample_weight, n)

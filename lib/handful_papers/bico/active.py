@@ -11,7 +11,7 @@ from handful_papers.bico.active_data import features, recordings
 
 TRAININGS = ("supervised", "supervised augmented", "mixmatch")
 METHODS_SHOWN = ("uniform", "max-entropy", "kcenter", "consistency", "badge", "bico")
-# augmentations over which predictions are averaged and compared
+# Augmentations over which predictions are averaged and compared.
 ENTROPY_VARIANTS = 2
 CONSISTENCY_VARIANTS = 5
 
@@ -46,7 +46,8 @@ def train(
         raise ValueError(f"training must be one of {TRAININGS}, got {training!r}.")
     kind = MixMatch if training == "mixmatch" else SupervisedNetwork
     known = kind.__dataclass_fields__
-    model = kind(**{k: v for k, v in options.items() if k in known}, random_state=seed)
+    own = {name: value for name, value in options.items() if name in known}
+    model = kind(**own, random_state=seed)
     y = np.full(len(data.X), -1)
     y[np.asarray(labelled)] = labels
     copies = None if training == "supervised" else data.copies
@@ -71,19 +72,17 @@ def first_labels(y, n, *, seed):
     if n < len(classes):
         raise ValueError(f"n must be at least the number of classes, {len(classes)}, got n={n}.")
     one_each = [int(rng.choice(np.flatnonzero(y == c))) for c in classes]
-    rest = rng.permutation(np.setdiff1d(np.arange(len(y)), one_each))[: n - len(classes)]
+    others = np.setdiff1d(np.arange(len(y)), one_each)
+    rest = rng.permutation(others)[: n - len(classes)]
     return np.concatenate([one_each, rest]).astype(np.intp)
 
 
 def most_varying(P, n):
     """The `n` points whose predictions `P`, shape (variants, pool, classes), vary most (Gao et al.
     2020): int array."""
-    P = P / P.sum(
-        axis=2,
-        keepdims=True,
-        dtype=np.float64,
-    )
-    return np.argsort(-P.var(axis=0).sum(axis=1), kind="stable")[:n]
+    P = P / P.sum(axis=2, keepdims=True, dtype=np.float64)
+    variation = P.var(axis=0).sum(axis=1)
+    return np.argsort(-variation, kind="stable")[:n]
 
 
 def augmented(data, rows, n, *, seed, n_labelled):
@@ -95,8 +94,9 @@ def augmented(data, rows, n, *, seed, n_labelled):
     float16, shape (n, rows, 32, 32)
     """
     rng = np.random.default_rng([seed, 11, n_labelled])
-    drawn = np.stack([rng.choice(data.copies.shape[1], n, replace=False) for _ in rows], axis=1)
-    return data.copies[rows, drawn]
+    n_copies = data.copies.shape[1]
+    drawn = [rng.choice(n_copies, n, replace=False) for _ in rows]
+    return data.copies[rows, np.stack(drawn, axis=1)]
 
 
 def acquire(
@@ -146,14 +146,16 @@ def acquire(
         P = np.concatenate([as_it_is, predicted(CONSISTENCY_VARIANTS)])
         chosen = most_varying(P, n)
     elif method == "kcenter":
+        features = model.embed(data.X[pool])
         chosen = KCenterQuery().query(
-            n, features=model.embed(data.X[pool]), labelled=model.embed(data.X[labelled])
+            n,
+            features=features,
+            labelled=model.embed(data.X[labelled]),
         )
     elif method == "badge":
         P = model.predict_proba(data.X[pool])
-        chosen = Badge(random_state=rng).query(
-            n, features=model.embed(data.X[pool]), probabilities=P
-        )
+        features = model.embed(data.X[pool])
+        chosen = Badge(random_state=rng).query(n, features=features, probabilities=P)
     else:
         query = BilevelQuery(variants=lambda row: proxy.variants(pool[row]))
         chosen = query.query(
@@ -182,9 +184,8 @@ def describe(chosen, model, data, labelled):
     at = np.searchsorted(pool, chosen)
     E = model.embed(data.X[pool]).astype(np.float64)
     rng = np.random.default_rng(0)
-    random = np.mean(
-        [_nearest(E[rng.choice(len(pool), len(chosen), replace=False)]) for _ in range(50)]
-    )
+    draws = [rng.choice(len(pool), len(chosen), replace=False) for _ in range(50)]
+    random = np.mean([_nearest(E[drawn]) for drawn in draws])
     return {
         "mistakes": int(wrong[at].sum()),
         "pool_mistakes": len(chosen) * float(wrong.mean()),
@@ -199,7 +200,15 @@ def _nearest(E):
     return float(np.sqrt(sq.min(axis=1)).mean())
 
 
-def query_rows(method, *, pool, sizes, options, proxy, seed):
+def query_rows(
+    method,
+    *,
+    pool,
+    sizes,
+    options,
+    proxy,
+    seed,
+):
     """`run_active` as a task of a sweep.
 
     Parameters
@@ -216,9 +225,10 @@ def query_rows(method, *, pool, sizes, options, proxy, seed):
         options=options,
         proxy=known,
     )
-    return [
-        r | ({"chosen": " ".join(map(str, r["chosen"]))} if "chosen" in r else {}) for r in rows
-    ]
+    for row in rows:
+        if "chosen" in row:
+            row["chosen"] = " ".join(map(str, row["chosen"]))
+    return rows
 
 
 def batch_rows(*, pool, n_first, options, proxy, seed):
@@ -241,14 +251,20 @@ def batch_rows(*, pool, n_first, options, proxy, seed):
     known = features(pool, proxy)
     rows = []
     before = accuracy(model, data)
+    labels = data.y[labelled]
     for method in METHODS_SHOWN:
         chosen = acquire(
-            method, 10, data, model, labelled, data.y[labelled], proxy=known, seed=seed
+            method,
+            10,
+            data,
+            model,
+            labelled,
+            labels,
+            proxy=known,
+            seed=seed,
         )
-        rows.append(
-            dict(method=method, seed=seed, accuracy=before)
-            | describe(chosen, model, data, labelled)
-        )
+        row = dict(method=method, seed=seed, accuracy=before)
+        rows.append(row | describe(chosen, model, data, labelled))
     return rows
 
 
@@ -256,13 +272,14 @@ def first_model(data, n, *, seed, options):
     """MixMatch trained on the first `n` labels of a seed, as every method of `run_active` is:
     (model, labelled)."""
     labelled = first_labels(data.y, n, seed=seed)
-    return train(
+    model = train(
         data,
         labelled,
         data.y[labelled],
         seed=training_seed(seed, n),
         **options,
-    ), labelled
+    )
+    return model, labelled
 
 
 def training_seed(seed, n_labels):
@@ -313,8 +330,9 @@ def run_active(
             seed=seed,
             labels=len(labelled),
             accuracy=accuracy(model, data),
+            seconds_train=seconds,
         )
-        rows.append(row | dict(seconds_train=seconds))
+        rows.append(row)
         return model
 
     def propose(labelled, labels, pool, n):
@@ -331,9 +349,8 @@ def run_active(
             seed=seed,
         )
         seconds = time.perf_counter() - start
-        rows[-1] |= describe(chosen, model, data, labelled) | dict(
-            seconds_query=seconds, chosen=chosen.tolist()
-        )
+        rows[-1] |= describe(chosen, model, data, labelled)
+        rows[-1] |= dict(seconds_query=seconds, chosen=chosen.tolist())
         return chosen
 
     batch = sizes[1] - sizes[0]
@@ -370,33 +387,30 @@ def training_rows(method, *, pool, sizes, options, seed):
     labelled = first_labels(data.y, step, seed=seed)
     for n in range(step, max(sizes) + 1, step):
         if n > step:
-            labelled = np.append(
+            more = acquire(
+                "uniform",
+                step,
+                data,
+                None,
                 labelled,
-                acquire(
-                    "uniform",
-                    step,
-                    data,
-                    None,
-                    labelled,
-                    None,
-                    seed=seed,
-                ),
+                None,
+                seed=seed,
             )
+            labelled = np.append(labelled, more)
         if n in sizes:
-            of_training = dict(training=method, seed=training_seed(seed, n))
             model = train(
                 data,
                 labelled,
                 data.y[labelled],
-                **of_training,
+                training=method,
+                seed=training_seed(seed, n),
                 **options,
             )
-            rows.append(
-                dict(
-                    method=method,
-                    seed=seed,
-                    labels=n,
-                    accuracy=accuracy(model, data),
-                )
+            row = dict(
+                method=method,
+                seed=seed,
+                labels=n,
+                accuracy=accuracy(model, data),
             )
+            rows.append(row)
     return rows

@@ -19,7 +19,7 @@ from scipy.io import wavfile
 from handful_papers.bico import audio
 from handful_papers.bico.tones import spoken_tones
 
-# Spoken Digits numbered below it test, as is customary; 2,700 remain, the paper's number
+# Spoken Digits numbered below it are the test set, as is customary; 2,700 remain, as in the paper.
 TEST_INDEX = 5
 NOISE_SEGMENTS = 100
 
@@ -60,11 +60,10 @@ def cache_folder():
 
     Changed code never finds what earlier code left; folders of earlier code may be deleted.
     """
-    modules = sorted(
-        {__name__, *(made.__module__ for made in (CNTK, RBF, Nystrom)), audio.__name__}
-    )
-    source = "".join(inspect.getsource(sys.modules[name]) for name in modules)
-    return data_folder() / "cache" / "active" / hashlib.sha256(source.encode()).hexdigest()[:16]
+    modules = {__name__, audio.__name__, *(made.__module__ for made in (CNTK, RBF, Nystrom))}
+    source = "".join(inspect.getsource(sys.modules[name]) for name in sorted(modules))
+    digest = hashlib.sha256(source.encode()).hexdigest()
+    return data_folder() / "cache" / "active" / digest[:16]
 
 
 def recordings(dataset, n_copies, generated):
@@ -76,17 +75,8 @@ def recordings(dataset, n_copies, generated):
     dataset, n_copies : as `name` and `n_copies` of `prepare`
     generated : dict, options of a generated data set; {} for one that is read
     """
-    return _made(
-        prepare,
-        json.dumps(
-            dict(
-                name=dataset,
-                n_copies=n_copies,
-                cache=not generated,
-            )
-            | generated
-        ),
-    )
+    arguments = dict(name=dataset, n_copies=n_copies, cache=not generated)
+    return _made(prepare, json.dumps(arguments | generated))
 
 
 def features(pool, proxy):
@@ -101,11 +91,7 @@ def features(pool, proxy):
 
 
 def _features(pool, proxy):
-    return Proxy(
-        recordings(**pool),
-        cache=not pool["generated"],
-        **proxy,
-    )
+    return Proxy(recordings(**pool), cache=not pool["generated"], **proxy)
 
 
 @lru_cache(maxsize=4)
@@ -134,56 +120,41 @@ def prepare(name, *, n_copies, cache=True, **options):
     """
     data = _tones(**options) if name == "spoken_tones" else load(name, **options)
     rate = 16000 if name == "speech_commands" else 8000
-    if data.X_test is not None:
-        train = data.extra["validation"] == 0 if "validation" in data.extra else slice(None)
-        X = data.X[train]
-        y = data.y[train]
-        X_test = data.X_test
-        y_test = data.y_test
-    else:
-        n = len(data.X)
-        test = (
-            data.extra["index"] < TEST_INDEX
-            if "index" in data.extra
-            else np.arange(n) >= n * 5 // 7
-        )
-        X = data.X[~test]
-        X_test = data.X[test]
-        y = data.y[~test]
-        y_test = data.y[test]
+    X, y, X_test, y_test = _pool_and_test(data)
     noise, of_noise = _noise(name)
     memory = joblib.Memory(cache_folder() if cache else None, verbose=0)
-    arrays = _standardised(
-        memory.cache(_spectrograms)(
-            X,
-            X_test,
-            rate,
-            noise,
-            n_copies,
-        )
-    )
-    about = dict(
-        sound=X,
-        rate=rate,
-        words=tuple(str(c) for c in np.unique(data.y)),
-        noise=of_noise,
-    )
+    spectrograms = memory.cache(_spectrograms)
+    arrays = _standardised(spectrograms(X, X_test, rate, noise, n_copies))
     return Recordings(
         name=data.name,
         sha256=data.sha256,
         **arrays,
         y=y,
         y_test=y_test,
-        **about,
+        sound=X,
+        rate=rate,
+        words=tuple(str(word) for word in np.unique(data.y)),
+        noise=of_noise,
     )
+
+
+def _pool_and_test(data):
+    """Sounds and labels of the pool and of the test set: X, y, X_test, y_test."""
+    if data.X_test is None:
+        n = len(data.X)
+        if "index" in data.extra:
+            test = data.extra["index"] < TEST_INDEX
+        else:
+            test = np.arange(n) >= n * 5 // 7
+        return data.X[~test], data.y[~test], data.X[test], data.y[test]
+    if "validation" not in data.extra:
+        return data.X, data.y, data.X_test, data.y_test
+    train = data.extra["validation"] == 0
+    return data.X[train], data.y[train], data.X_test, data.y_test
 
 
 def _tones(*, n=700, random_state=0, **options):
-    X, y = spoken_tones(
-        n,
-        **options,
-        rng=np.random.default_rng(random_state),
-    )
+    X, y = spoken_tones(n, **options, rng=np.random.default_rng(random_state))
     return SimpleNamespace(
         name="spoken_tones",
         sha256=None,
@@ -218,38 +189,35 @@ def from_folder(folder, words, *, n_copies):
         file.
     """
     folder = Path(folder)
-    files = sorted(f for f in folder.rglob("*") if f.suffix.lower() == ".wav" and f.is_file())
+    waves = (path for path in folder.rglob("*") if path.suffix.lower() == ".wav")
+    files = sorted(path for path in waves if path.is_file())
     if not files:
         raise ValueError(f"{folder} has no .wav files: give the folder that holds your recordings.")
     sound = np.stack([_read_wav(file) for file in files])
-    arrays = _standardised(
-        _spectrograms(
-            sound,
-            sound[:0],
-            audio.SAMPLING_RATE,
-            _generated_noise(),
-            n_copies,
-        )
+    rate = audio.SAMPLING_RATE
+    arrays = _spectrograms(
+        sound,
+        sound[:0],
+        rate,
+        _generated_noise(),
+        n_copies,
     )
-    about = dict(
-        sound=sound,
-        rate=audio.SAMPLING_RATE,
-        words=tuple(words),
-        noise="generated",
-    )
-    labels = dict(y=np.full(len(sound), -1), y_test=np.zeros(0, dtype=int))
     data = Recordings(
         name=folder.name,
         sha256=joblib.hash(sound),
-        **arrays,
-        **labels,
-        **about,
+        **_standardised(arrays),
+        y=np.full(len(sound), -1),
+        y_test=np.zeros(0, dtype=int),
+        sound=sound,
+        rate=rate,
+        words=tuple(words),
+        noise="generated",
     )
     return data, [str(f.relative_to(folder)) for f in files]
 
 
 def _read_wav(file):
-    # one second at 16 kHz, the mean of its channels
+    # One second at 16 kHz, the mean of its channels.
     try:
         rate, sound = wavfile.read(file)
         channels = [audio.full_scale(channel, "a channel") for channel in np.atleast_2d(sound.T)]
@@ -259,10 +227,12 @@ def _read_wav(file):
 
 
 def _standardised(arrays):
-    mean, sd = (float(f(arrays["X"], dtype=np.float64)) for f in (np.mean, np.std))
+    mean = float(np.mean(arrays["X"], dtype=np.float64))
+    sd = float(np.std(arrays["X"], dtype=np.float64))
+    copies = (arrays["copies"] - np.float32(mean)) / np.float32(sd)
     return {
         "X": ((arrays["X"] - mean) / sd).astype(np.float32),
-        "copies": ((arrays["copies"] - np.float32(mean)) / np.float32(sd)).astype(np.float16),
+        "copies": copies.astype(np.float16),
         "X_test": ((arrays["X_test"] - mean) / sd).astype(np.float32),
     }
 
@@ -279,7 +249,8 @@ def _noise(name):
 
 
 def _generated_noise():
-    return audio.background_noise(NOISE_SEGMENTS, audio.SAMPLING_RATE, rng=np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    return audio.background_noise(NOISE_SEGMENTS, audio.SAMPLING_RATE, rng=rng)
 
 
 def _spectrograms(X, X_test, rate, noise, n_copies):
@@ -289,13 +260,9 @@ def _spectrograms(X, X_test, rate, noise, n_copies):
     copies = np.empty((len(sound), n_copies, 32, 32), dtype=np.float16)
     for k in range(n_copies):
         for at in range(0, len(sound), 500):
-            copies[at : at + 500, k] = audio.mel_spectrogram(
-                audio.augment(
-                    sound[at : at + 500],
-                    noise=noise,
-                    rng=rng,
-                )
-            )
+            block = slice(at, at + 500)
+            varied = audio.augment(sound[block], noise=noise, rng=rng)
+            copies[block, k] = audio.mel_spectrogram(varied)
     return {
         "X": audio.mel_spectrogram(sound),
         "X_test": audio.mel_spectrogram(test),
@@ -336,12 +303,9 @@ class Proxy:
                 f"{n_variants}."
             )
         pixels = data.X.shape[1] * data.X.shape[2]
+        shape = (1, *data.X.shape[1:])
         kernels = {
-            "cntk": CNTK.arora(
-                6,
-                head="flatten",
-                shape=(1, *data.X.shape[1:]),
-            ),
+            "cntk": CNTK.arora(6, head="flatten", shape=shape),
             "rbf": RBF(0.3 / pixels),
         }
         if kernel not in kernels:
@@ -349,8 +313,12 @@ class Proxy:
         folder = str(Path(cache_folder()) / "kernel") if cache else None
         rows = data.X.reshape(len(data.X), -1)
         self._map = Nystrom(
-            kernels[kernel], n_landmarks=n_landmarks, cache=folder, random_state=0
-        ).fit(rows)
+            kernels[kernel],
+            n_landmarks=n_landmarks,
+            cache=folder,
+            random_state=0,
+        )
+        self._map.fit(rows)
         self.Z = self._map.transform(rows).astype(np.float32, copy=False)
         self._copies = data.copies
         self._n_variants = n_variants
@@ -361,10 +329,7 @@ class Proxy:
         features)."""
         index = int(index)
         if index not in self._known:
-            rows = (
-                self._copies[index, : self._n_variants]
-                .reshape(self._n_variants, -1)
-                .astype(np.float32)
-            )
+            copies = self._copies[index, : self._n_variants]
+            rows = copies.reshape(self._n_variants, -1).astype(np.float32)
             self._known[index] = self._map.transform(rows).astype(np.float32, copy=False)
         return self._known[index]

@@ -9,15 +9,15 @@ from handful.linalg import one_blas_thread
 from scipy.fft import irfft, rfft
 from scipy.signal import get_window, resample_poly
 
-# Hz, to which the paper resamples
+# The rate in Hz to which the paper resamples.
 SAMPLING_RATE = 16_000
-# least mel power, relative to full scale: -120 dB
+# The least mel power, relative to full scale: -120 dB.
 SILENCE = 1e-12
-# recordings that are transformed at a time
+# Recordings that are transformed at a time.
 BLOCK = 256
 
-# The paper's augmentations (Section 5.5), applied in this order, each with probability 1/2.
-# factor, factor, seconds, dB
+# The paper's augmentations (Section 5.5), applied in this order, each with probability 1/2. The
+# first two are factors; a shift is in seconds, the signal-to-noise ratio in dB.
 AMPLITUDE = (0.8, 1.2)
 SPEED = (0.8, 1.2)
 SHIFT = (-0.25, 0.25)
@@ -50,7 +50,8 @@ def prepare(recordings, sampling_rate, *, target_rate=SAMPLING_RATE, seconds=1.0
     n = len(recordings)
     samples = round(target_rate * seconds)
     out = np.zeros((n, samples), dtype=np.float32)
-    for i, (recording, rate) in enumerate(zip(recordings, np.broadcast_to(sampling_rate, (n,)))):
+    rates = np.broadcast_to(sampling_rate, (n,))
+    for i, (recording, rate) in enumerate(zip(recordings, rates)):
         sound = full_scale(np.asarray(recording), f"recording {i}")
         ratio = Fraction(float(target_rate)) / Fraction(float(rate))
         if ratio != 1:
@@ -58,7 +59,8 @@ def prepare(recordings, sampling_rate, *, target_rate=SAMPLING_RATE, seconds=1.0
             sound = np.clip(resample_poly(sound, ratio.numerator, ratio.denominator), -1.0, 1.0)
         if len(sound) > samples:
             energy = np.concatenate([[0.0], np.cumsum(sound.astype(np.float64) ** 2)])
-            sound = sound[int(np.argmax(energy[samples:] - energy[:-samples])) :]
+            loudest = int(np.argmax(energy[samples:] - energy[:-samples]))
+            sound = sound[loudest:]
         out[i] = _centred(sound[:samples], samples)
     return out
 
@@ -66,7 +68,8 @@ def prepare(recordings, sampling_rate, *, target_rate=SAMPLING_RATE, seconds=1.0
 def full_scale(sound, name):
     """A recording of integers or floats as float32 from -1 to 1; a `ValueError` about `name` if it
     is no recording."""
-    if sound.ndim != 1 or len(sound) == 0 or not np.isfinite(sound).all() or np.ptp(sound) == 0:
+    is_mono = sound.ndim == 1 and len(sound) > 0
+    if not is_mono or not np.isfinite(sound).all() or np.ptp(sound) == 0:
         raise ValueError(
             f"{name} must be mono, finite and not silent, got {sound.dtype} of shape {sound.shape}."
         )
@@ -84,7 +87,7 @@ def full_scale(sound, name):
 
 
 def _centred(sound, n):
-    # n samples: between zeros, or cut at both ends
+    # The result has n samples: between zeros, or cut at both ends.
     missing = n - len(sound)
     if missing < 0:
         return sound[-missing // 2 :][:n]
@@ -128,18 +131,19 @@ def mel_spectrogram(
     frames = -(-sound.shape[1] // step)
     out = np.empty((len(sound), n_bins, frames), dtype=np.float32)
     scale = np.float32(2.0 / weights.sum()) ** 2
+    beyond = ((0, 0), (length // 2, length // 2 + step))
     for at in range(0, len(sound), BLOCK):
-        padded = np.pad(sound[at : at + BLOCK], ((0, 0), (length // 2, length // 2 + step)))
-        cut = np.lib.stride_tricks.sliding_window_view(padded, length, axis=1)[
-            :, : frames * step : step
-        ]
-        spectrum = rfft(cut * weights, axis=2)
+        block = slice(at, at + BLOCK)
+        padded = np.pad(sound[block], beyond)
+        windows = np.lib.stride_tricks.sliding_window_view(padded, length, axis=1)
+        spectrum = rfft(windows[:, : frames * step : step] * weights, axis=2)
         power = spectrum.real**2 + spectrum.imag**2
-        # so that the digits do not depend on their number
+        # One thread, so that the digits do not depend on their number.
         with one_blas_thread():
             energy = scale * power @ bins.T
         level = 10.0 * np.log10(np.maximum(energy, SILENCE)).transpose(0, 2, 1)
-        out[at : at + BLOCK] = np.maximum(level - level.max(axis=(1, 2), keepdims=True), -span)
+        loudest = level.max(axis=(1, 2), keepdims=True)
+        out[block] = np.maximum(level - loudest, -span)
     return out[0] if one else out
 
 
@@ -148,7 +152,8 @@ def _mel_bins(sampling_rate, length, n_bins):
     # Shape (bins, frequencies): triangles of height 1, each from the centre of the bin before to
     # that of the bin after.
     top = 2595.0 * np.log10(1.0 + sampling_rate / 2 / 700.0)
-    edges = 700.0 * (10.0 ** (np.linspace(0.0, top, n_bins + 2) / 2595.0) - 1.0)
+    mels = np.linspace(0.0, top, n_bins + 2)
+    edges = 700.0 * (10.0 ** (mels / 2595.0) - 1.0)
     f = np.arange(length // 2 + 1) * (sampling_rate / length)
     rising = (f - edges[:-2, None]) / np.diff(edges)[:-1, None]
     falling = (edges[2:, None] - f) / np.diff(edges)[1:, None]
@@ -162,9 +167,8 @@ def change_speed(sound, factor):
     """A recording played `factor` times as fast, of the same length: centred between zeros, or cut
     at both ends."""
     ratio = Fraction(1.0 / factor).limit_denominator(50)
-    return _centred(
-        resample_poly(sound, ratio.numerator, ratio.denominator).astype(np.float32), len(sound)
-    )
+    resampled = resample_poly(sound, ratio.numerator, ratio.denominator)
+    return _centred(resampled.astype(np.float32), len(sound))
 
 
 def shift(sound, n_samples):
@@ -215,14 +219,16 @@ def augment(
     for row in out:
         used = rng.random(4) < chance
         if used[0]:
-            # as by a microphone
-            row[:] = np.clip(row * np.float32(rng.uniform(*AMPLITUDE)), -1.0, 1.0)
+            louder = row * np.float32(rng.uniform(*AMPLITUDE))
+            # It clips, as a microphone does.
+            row[:] = np.clip(louder, -1.0, 1.0)
         if used[1]:
             row[:] = change_speed(row, rng.uniform(*SPEED))
         if used[2]:
             row[:] = shift(row, round(sampling_rate * rng.uniform(*SHIFT)))
         if used[3]:
-            row[:] = mix_noise(row, noise[rng.integers(len(noise))], rng.uniform(*SNR))
+            one = noise[rng.integers(len(noise))]
+            row[:] = mix_noise(row, one, rng.uniform(*SNR))
     return out
 
 
@@ -249,25 +255,19 @@ def background_noise(n_segments, n_samples, sampling_rate=SAMPLING_RATE, *, rng)
         exponent = (0.0, 0.5, 1.0, 0.5, 0.5)[i % 5]
         out[i] = irfft(white * f**-exponent, n=n_samples)
         out[i] /= out[i].std()
-        # mains hum
         if i % 5 == 3:
+            # The hum of mains, with its harmonics.
             mains = rng.choice([50.0, 60.0])
             out[i] *= 0.3
             for harmonic in range(1, 8):
-                out[i] += np.sin(2 * np.pi * (harmonic * mains * t + rng.random())) / harmonic
+                turns = harmonic * mains * t + rng.random()
+                out[i] += np.sin(2 * np.pi * turns) / harmonic
         elif i % 5 == 4:
-            # murmur: a band of speech frequencies, swelling a few times a second
-            band = np.exp(-0.5 * (np.log(f / rng.uniform(300, 1200)) / 0.6) ** 2)
-            swell = 1.0 + np.sin(2 * np.pi * (rng.uniform(2, 6) * t + rng.random()))
+            # Murmur: a band of speech frequencies, swelling a few times a second.
+            octaves = np.log(f / rng.uniform(300, 1200))
+            band = np.exp(-0.5 * (octaves / 0.6) ** 2)
+            turns = rng.uniform(2, 6) * t + rng.random()
+            swell = 1.0 + np.sin(2 * np.pi * turns)
             out[i] = irfft(rfft(out[i]) * band, n=n_samples) * swell
-    return (
-        0.1
-        * out
-        / np.sqrt(
-            np.mean(
-                out**2,
-                axis=1,
-                keepdims=True,
-            )
-        )
-    ).astype(np.float32)
+    power = np.mean(out**2, axis=1, keepdims=True)
+    return (0.1 * out / np.sqrt(power)).astype(np.float32)

@@ -44,14 +44,7 @@ class ConvNet(Classifier):
         layers = []
         for before, after in zip((in_channels, *channels), channels):
             layers += [
-                nn.Conv2d(
-                    before,
-                    after,
-                    3,
-                    stride=2,
-                    padding=1,
-                    bias=False,
-                ),
+                nn.Conv2d(before, after, 3, stride=2, padding=1, bias=False),
                 nn.BatchNorm2d(after),
                 nn.ReLU(inplace=True),
             ]
@@ -72,33 +65,11 @@ class _Block(nn.Module):
         super().__init__()
         self.first = nn.BatchNorm2d(before)
         self.second = nn.BatchNorm2d(after)
-        self.conv1 = nn.Conv2d(
-            before,
-            after,
-            3,
-            stride=stride,
-            padding=1,
-            bias=False,
-        )
-        self.conv2 = nn.Conv2d(
-            after,
-            after,
-            3,
-            padding=1,
-            bias=False,
-        )
-        same = before == after and stride == 1
-        self.shortcut = (
-            None
-            if same
-            else nn.Conv2d(
-                before,
-                after,
-                1,
-                stride=stride,
-                bias=False,
-            )
-        )
+        self.conv1 = nn.Conv2d(before, after, 3, stride=stride, padding=1, bias=False)
+        self.conv2 = nn.Conv2d(after, after, 3, padding=1, bias=False)
+        self.shortcut = None
+        if before != after or stride != 1:
+            self.shortcut = nn.Conv2d(before, after, 1, stride=stride, bias=False)
 
     def forward(self, x):
         y = torch.relu(self.first(x))
@@ -126,21 +97,16 @@ class WideResNet(Classifier):
         in_channels=1,
     ):
         super().__init__()
-        layers = [
-            nn.Conv2d(
-                in_channels,
-                16,
-                3,
-                padding=1,
-                bias=False,
-            )
-        ]
+        layers = [nn.Conv2d(in_channels, 16, 3, padding=1, bias=False)]
         before = 16
         for group, after in enumerate((16 * width, 32 * width, 64 * width)):
             for block in range((depth - 4) // 6):
-                layers.append(_Block(before, after, 2 if group and block == 0 else 1))
+                # Every group but the first halves the picture.
+                stride = 2 if group and block == 0 else 1
+                layers.append(_Block(before, after, stride))
                 before = after
-        self.body = nn.Sequential(*layers, nn.BatchNorm2d(before), nn.ReLU(inplace=True))
+        layers += [nn.BatchNorm2d(before), nn.ReLU(inplace=True)]
+        self.body = nn.Sequential(*layers)
         self.head = nn.Linear(before, n_classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
@@ -164,5 +130,6 @@ def network(name, n_classes, shape):
     numbers = [int(n) for n in numbers]
     channels = shape[0] if len(shape) == 3 else 1
     if kind == "conv":
-        return ConvNet(n_classes, shape[-2], tuple(numbers) or (16, 32, 64), in_channels=channels)
+        widths = tuple(numbers) or (16, 32, 64)
+        return ConvNet(n_classes, shape[-2], widths, in_channels=channels)
     return WideResNet(n_classes, *(numbers or (28, 10)), in_channels=channels)

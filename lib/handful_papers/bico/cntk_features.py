@@ -37,25 +37,22 @@ def images(name, X, *, side=None):
     side = height if side is None else side
     if side < 1 or height % side:
         raise ValueError(f"side must divide the {height} pixels of {name!r}, got side={side}.")
-    mean, deviation = (
-        np.array(v, dtype=np.float32)[:, None, None] for v in CHANNELS.get(name, ([0.0], [1.0]))
-    )
+    of_channels = np.array(CHANNELS.get(name, ([0.0], [1.0])), dtype=np.float32)
+    mean, deviation = of_channels[:, :, None, None]
+    brightest = np.float32(BRIGHTEST[name])
     out = np.empty((len(X), channels, side, side), dtype=np.float32)
-    # bytes become floats a few at a time
-    for i in range(0, len(X), 4096):
-        part = X[i : i + 4096].reshape(-1, channels, height, width) / np.float32(BRIGHTEST[name])
-        out[i : i + 4096] = averaged((part - mean) / deviation, SHAPES[name], side)
+    # Bytes become floats a few rows at a time.
+    for start in range(0, len(X), 4096):
+        rows = slice(start, start + 4096)
+        part = X[rows].reshape(-1, channels, height, width) / brightest
+        out[rows] = averaged((part - mean) / deviation, SHAPES[name], side)
     return out
 
 
 def small_kernel(shape, device=None):
     """The tangent kernel of the paper's small network, on images of a shape."""
-    return CNTK(
-        (5, 5) if shape[1] > 8 else (3, 3),
-        head="flatten",
-        shape=shape,
-        device=device,
-    )
+    filters = (5, 5) if shape[1] > 8 else (3, 3)
+    return CNTK(filters, head="flatten", shape=shape, device=device)
 
 
 @cache
@@ -119,21 +116,23 @@ def image_features(
         folder = None
     proxy = Nystrom(kernel, n_landmarks=n_landmarks, cache=folder, random_state=0)
     proxy.fit(images(name, data.X[drawn[:n_landmarks]], side=side))
-    Z, Z_test = (
-        proxy.transform(images(name, X, side=side)) for X in (data.X[rows], data.X_test[test])
-    )
-    about = dict(feature_names=tuple(proxy.get_feature_names_out()), extra={"row": rows})
     return replace(
         data,
-        X=Z,
+        X=proxy.transform(images(name, data.X[rows], side=side)),
         y=data.y[rows],
-        X_test=Z_test,
+        X_test=proxy.transform(images(name, data.X_test[test], side=side)),
         y_test=data.y_test[test],
-        **about,
+        feature_names=tuple(proxy.get_feature_names_out()),
+        extra={"row": rows},
     )
 
 
 def _kernel_of(name, shape, device=None):
     if name == "cifar10":
-        return CNTK.arora(6, head="pool", shape=shape, device=device)
+        return CNTK.arora(
+            6,
+            head="pool",
+            shape=shape,
+            device=device,
+        )
     return small_kernel(shape, device)

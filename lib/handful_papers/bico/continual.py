@@ -16,9 +16,9 @@ from torch.nn.utils.rnn import pad_sequence
 from handful_papers.bico.continual_data import learner_of, tasks_of
 from handful_papers.bico.trained import FRCL, Hardest, ICaRL, MaxEntropy
 
-# penalty of the proxy's logistic regression, as in the authors' continual-learning code
+# The penalty of the proxy's logistic regression, as in the authors' continual-learning code.
 L2 = 1e-3
-# of the RBF proxy on 784 normalised pixels (Appendix D)
+# The width of the RBF proxy on 784 normalised pixels (Appendix D).
 GAMMA = 5e-4
 NO_REPLAY = "no replay"
 
@@ -36,7 +36,7 @@ def bilevel(rule="linear"):
     return BilevelCoreset(problem, rule=rule, weighting="binary", strategy=strategy)
 
 
-# a selector and what it looks at: the pixels, a proxy, or an attribute of `handful.continual.Views`
+# A selector and what it looks at: pixels, a proxy, or an attribute of `handful.continual.Views`.
 METHODS = {
     "uniform": (UniformCoreset(), "pixels"),
     "kmeans features": (KMeansPlusPlus(), "pixels"),
@@ -82,7 +82,11 @@ def proxy_of(kernel, about, inputs):
 
 def arms_of(methods, betas, *, without):
     """All pairs of a method and a beta; the method `without` knows no beta and gets 0."""
-    return [(m, b) for m in methods for b in ((0.0,) if m == without else betas)]
+    arms = []
+    for method in methods:
+        own = (0.0,) if method == without else betas
+        arms += [(method, beta) for beta in own]
+    return arms
 
 
 def replay_rows(
@@ -101,25 +105,22 @@ def replay_rows(
     batch_size : of the training
     training : learning_rate, bfloat16, device, see `stacked.Runs`
     """
-    # products are small: threads would wait for each other
+    # Products are small: threads would wait for each other.
     torch.set_num_threads(1)
     tasks = tasks_of(about)
     inputs = tasks[0].X.shape[1]
-    options = dict(
-        size=size or about["size"],
-        n_epochs=about["n_epochs"],
-        batch_size=batch_size,
-    )
-    options |= dict(
-        learner=learner_of(about, inputs, seed, **training), proxy=proxy_of(kernel, about, inputs)
-    )
     arms = arms_of(methods, about["betas"], without=NO_REPLAY)
-    return run(
+    rows = run(
         tasks,
         arms,
         seed=seed,
-        **options,
-    ).assign(stream=stream)
+        size=size or about["size"],
+        learner=learner_of(about, inputs, seed, **training),
+        n_epochs=about["n_epochs"],
+        batch_size=batch_size,
+        proxy=proxy_of(kernel, about, inputs),
+    )
+    return rows.assign(stream=stream)
 
 
 def run(
@@ -156,7 +157,8 @@ def run(
     accuracy and val_accuracy after the last task (percent), select_seconds of all the arm's
     selections, train_seconds (the arm's share of the whole training)
     """
-    proxy = make_proxy("rbf", tasks[0].X.shape[1]) if proxy is None else proxy
+    if proxy is None:
+        proxy = make_proxy("rbf", tasks[0].X.shape[1])
     buffers = {}
     seconds = {}
     training = 0.0
@@ -164,7 +166,7 @@ def run(
         memory = None
         if t:
             kept = {key: buffer.rows() for key, buffer in buffers.items()}
-            memory = filled_up([(kept.get(_key(*arm)), arm[1]) for arm in arms])
+            memory = filled_up([(kept.get(_key(method, beta)), beta) for method, beta in arms])
         start = time.perf_counter()
         learner.fit(
             task.X,
@@ -192,16 +194,14 @@ def run(
     scores = accuracies(learner, tasks)
     rows = []
     for position, (method, beta) in enumerate(arms):
-        times = dict(
-            select_seconds=seconds.get(_key(method, beta), 0.0), train_seconds=training / len(arms)
-        )
         rows += task_rows(
             scores,
             position,
             method=method,
             beta=beta,
             seed=seed,
-            **times,
+            select_seconds=seconds.get(_key(method, beta), 0.0),
+            train_seconds=training / len(arms),
         )
     return pd.DataFrame(rows)
 
@@ -209,30 +209,29 @@ def run(
 def accuracies(learner, tasks):
     """Of each task the pair of its test and its validation accuracies in percent, each of all runs
     of the learner."""
-    return [
-        (learner.accuracy(t.X_test, t.y_test), learner.accuracy(t.X_val, t.y_val)) for t in tasks
-    ]
+    found = []
+    for task in tasks:
+        test = learner.accuracy(task.X_test, task.y_test)
+        found.append((test, learner.accuracy(task.X_val, task.y_val)))
+    return found
 
 
 def task_rows(scores, position, **about):
     """A row for each task: `about`, task (from 1), and the accuracies of the run at `position`; see
     `accuracies`."""
-    return [
-        dict(
-            about,
-            task=t,
-            accuracy=test[position],
-            val_accuracy=val[position],
-        )
-        for t, (test, val) in enumerate(scores, start=1)
-    ]
+    rows = []
+    for task, (test, val) in enumerate(scores, start=1):
+        found = dict(task=task, accuracy=test[position], val_accuracy=val[position])
+        rows.append(about | found)
+    return rows
 
 
 def _key(method, beta):
     # What the network does not enter is selected once for all beta.
     if method == NO_REPLAY:
         return None
-    return (method, beta if METHODS[method][1] in OF_THE_NETWORK else None)
+    _, view = METHODS[method]
+    return method, beta if view in OF_THE_NETWORK else None
 
 
 def _select(
@@ -250,18 +249,22 @@ def _select(
     @cache
     def features():
         rng = np.random.default_rng(seed)
-        return proxy.set_params(random_state=int(rng.integers(2**31))).fit_transform(task.X)
+        proxy.set_params(random_state=int(rng.integers(2**31)))
+        return proxy.fit_transform(task.X)
 
-    for position, arm in enumerate(arms):
-        key = _key(*arm)
-        if key is None or (key in buffers and len(buffers[key].memories_) == seed[1] + 1):
-            # no replay, or another beta's
+    done = {None}
+    for position, (method, beta) in enumerate(arms):
+        key = _key(method, beta)
+        # Without replay there is no memory, and some memories serve every beta.
+        if key in done:
             continue
+        done.add(key)
         start = time.perf_counter()
-        (selector, view) = METHODS[arm[0]]
-        # after the first task all runs are still alike
+        selector, view = METHODS[method]
         if view in OF_THE_NETWORK:
-            rows = getattr(learner.views(task.X, task.y, 0 if shared else position), view)
+            # After the first task all runs are still alike.
+            views = learner.views(task.X, task.y, 0 if shared else position)
+            rows = getattr(views, view)
         else:
             rows = task.X if view == "pixels" else features()
         buffer = buffers.setdefault(key, ReplayBuffer(selector, size, random_state=seed[0]))
@@ -285,9 +288,14 @@ def filled_up(parts):
     some = next((kept for kept, _ in parts if kept is not None), None)
     if some is None:
         return None
-    rows = [kept or tuple(a[:0] for a in some) for kept, _ in parts]
-    X, y, weights = (
-        pad_sequence([torch.as_tensor(a) for a in of], batch_first=True).numpy()
-        for of in zip(*rows)
-    )
-    return X, y, weights * np.array([beta for _, beta in parts])[:, None]
+    empty = tuple(array[:0] for array in some)
+    memories = [kept or empty for kept, _ in parts]
+    betas = np.array([beta for _, beta in parts])
+    X, y, weights = map(_padded, zip(*memories))
+    return X, y, weights * betas[:, None]
+
+
+def _padded(arrays):
+    """Arrays of several lengths as one, with zeros behind the shorter ones."""
+    tensors = [torch.as_tensor(array) for array in arrays]
+    return pad_sequence(tensors, batch_first=True).numpy()

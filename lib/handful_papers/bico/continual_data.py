@@ -10,7 +10,7 @@ from handful_papers.bico.image_data import CHANNELS, shape_of
 from handful_papers.bico.networks import small_cnn
 from handful_papers.bico.stacked import StackedMLP, TorchRuns
 
-# what a figure calls them
+# What a figure calls the data sets.
 TITLES = {"digits": "digits", "mnist": "MNIST", "cifar10": "CIFAR-10"}
 PAIRS = (
     (0, 1),
@@ -62,12 +62,14 @@ def images(name):
         return X[:-450], y[:-450], X[-450:], y[-450:]
     mean, sd = (np.repeat(v, X.shape[1] // np.size(v)) for v in CHANNELS[name])
     if name == "cifar10" and len(X_test) < 10_000:
-        X, y, X_test, y_test = X[:-10_000], y[:-10_000], X[-10_000:], y[-10_000:]
+        X, X_test = np.split(X, [-10_000])
+        y, y_test = np.split(y, [-10_000])
     return *_normalised(X, y, mean, sd), *_normalised(X_test, y_test, mean, sd)
 
 
 def _normalised(X, y, mean, sd):
-    return ((X / np.float32(255.0) - mean) / sd).astype(np.float32), np.asarray(y, dtype=np.int64)
+    normalised = (X / np.float32(255.0) - mean) / sd
+    return normalised.astype(np.float32), np.asarray(y, dtype=np.int64)
 
 
 def permuted_tasks(arrays, *, n_tasks=10, n_train=1000, n_val=1000):
@@ -89,16 +91,15 @@ def permuted_tasks(arrays, *, n_tasks=10, n_train=1000, n_val=1000):
     tasks = []
     for _ in range(n_tasks):
         order = rng.permutation(X.shape[1])
-        tasks.append(
-            Task(
-                X[:n_train, order],
-                y[:n_train],
-                X_test[:, order],
-                y_test,
-                X[val, order],
-                y[val],
-            )
+        task = Task(
+            X[:n_train, order],
+            y[:n_train],
+            X_test[:, order],
+            y_test,
+            X[val, order],
+            y[val],
         )
+        tasks.append(task)
     return tasks
 
 
@@ -119,23 +120,22 @@ def split_tasks(arrays, *, n_train=1000, n_val=1000):
     X, y, X_test, y_test = arrays
     rng = np.random.RandomState(0)
     tasks = []
-    for pair, n, more in zip(
-        PAIRS, *(np.broadcast_to(count, len(PAIRS)).tolist() for count in (n_train, n_val))
-    ):
+    counts = np.broadcast_to(n_train, len(PAIRS)).tolist()
+    further = np.broadcast_to(n_val, len(PAIRS)).tolist()
+    for pair, n, more in zip(PAIRS, counts, further):
         rows = rng.permutation(np.flatnonzero(np.isin(y, pair)))
         _check_counts(n, more, len(rows), f"the training rows of classes {pair}")
         test = np.isin(y_test, pair)
         val = rows[n : n + more]
-        tasks.append(
-            Task(
-                X[rows[:n]],
-                y[rows[:n]],
-                X_test[test],
-                y_test[test],
-                X[val],
-                y[val],
-            )
+        task = Task(
+            X[rows[:n]],
+            y[rows[:n]],
+            X_test[test],
+            y_test[test],
+            X[val],
+            y[val],
         )
+        tasks.append(task)
     return tasks
 
 
@@ -152,14 +152,11 @@ def stream_of(tasks, *, batch_size=125, seed=0):
     -------
     list of (X, y)
     """
-    shuffled = [(task, np.random.RandomState(seed).permutation(len(task.X))) for task in tasks]
-    X, y = (
-        np.concatenate([getattr(task, name)[order] for task, order in shuffled]) for name in "Xy"
-    )
-    return [
-        (X[i : i + batch_size], y[i : i + batch_size])
-        for i in range(0, len(X) - batch_size + 1, batch_size)
-    ]
+    orders = [np.random.RandomState(seed).permutation(len(task.X)) for task in tasks]
+    X = np.concatenate([task.X[order] for task, order in zip(tasks, orders)])
+    y = np.concatenate([task.y[order] for task, order in zip(tasks, orders)])
+    starts = range(0, len(X) - batch_size + 1, batch_size)
+    return [(X[i : i + batch_size], y[i : i + batch_size]) for i in starts]
 
 
 def video_stream(
@@ -200,17 +197,11 @@ def video_stream(
     scene = []
     for label, n in enumerate(frames):
         for row in rng.choice(np.flatnonzero(labels == label), n_scenes, replace=False):
-            wide = np.pad(
-                images[row].reshape(shape),
-                (
-                    (0, 0),
-                    (shift, shift),
-                    (shift, shift),
-                ),
-                mode="edge",
-            )
+            border = ((0, 0), (shift, shift), (shift, shift))
+            wide = np.pad(images[row].reshape(shape), border, mode="edge")
             for down, right in rng.integers(2 * shift + 1, size=(n, 2)):
-                X.append(wide[:, down : down + shape[1], right : right + shape[2]].ravel())
+                frame = wide[:, down : down + shape[1], right : right + shape[2]]
+                X.append(frame.ravel())
             y += [label] * n
             scene += [len(scene) and scene[-1] + 1] * n
     X = np.array(X, dtype=np.float32)
@@ -244,10 +235,9 @@ def tasks_of(about):
         defaults, the options of `permuted_tasks` or `split_tasks`, among others
     """
     make = {"permuted": permuted_tasks, "split": split_tasks}[about["kind"]]
-    return make(
-        images(about["data"]),
-        **{k: about[k] for k in ("n_tasks", "n_train", "n_val") if k in about},
-    )
+    known = ("n_tasks", "n_train", "n_val")
+    options = {name: about[name] for name in known if name in about}
+    return make(images(about["data"]), **options)
 
 
 def learner_of(about, inputs, seed, **options):

@@ -21,7 +21,7 @@ from handful_papers.bico.continual import (
 )
 from handful_papers.bico.continual_data import images, learner_of, stream_of, tasks_of, video_stream
 
-# Method -> its row in Tables 5 and 6
+# Method -> its row in Tables 5 and 6.
 PRINTED = {
     "coreset only": "Train on coreset",
     "reservoir": "Reservoir",
@@ -56,11 +56,16 @@ def make_memory(
     if method in RESERVOIRS:
         return RESERVOIRS[method](size, random_state=seed)
     selector = bilevel("quadratic" if method == "bico quadratic" else "linear")
-    few = ProxyCoreset(selector, make_proxy("rbf", inputs) if proxy is None else proxy)
+    if proxy is None:
+        proxy = make_proxy("rbf", inputs)
     if size % slots:
         raise ValueError(f"slots must divide the memory evenly, got size={size} and slots={slots}.")
     return MergeReduce(
-        few, size=size // slots, leaf_size=batch_size, n_slots=slots, random_state=seed
+        ProxyCoreset(selector, proxy),
+        size=size // slots,
+        leaf_size=batch_size,
+        n_slots=slots,
+        random_state=seed,
     )
 
 
@@ -95,9 +100,8 @@ def run(
     options = dict(
         size=size, slots=slots, batch_size=batch_size, inputs=inputs, seed=seed, proxy=proxy
     )
-    memories = {
-        kind: make_memory(kind, **options) for kind in sorted({_kind(method) for method, _ in arms})
-    }
+    kinds = sorted({_kind(method) for method, _ in arms})
+    memories = {kind: make_memory(kind, **options) for kind in kinds}
     seconds = dict.fromkeys(memories, 0.0)
     training = 0.0
     network = learner(seed)
@@ -139,16 +143,16 @@ def run(
         else:
             own = scores
             position = streaming.index((method, beta))
-        held = " ".join(map(str, np.bincount(memories[kind].rows()[1], minlength=10)))
-        times = dict(select_seconds=seconds[kind], train_seconds=training / max(len(streaming), 1))
+        _, labels, _ = memories[kind].rows()
         rows += task_rows(
             own,
             position,
             method=method,
             beta=beta,
             seed=seed,
-            **times,
-            held=held,
+            select_seconds=seconds[kind],
+            train_seconds=training / max(len(streaming), 1),
+            held=" ".join(map(str, np.bincount(labels, minlength=10))),
         )
     return pd.DataFrame(rows)
 
@@ -170,20 +174,18 @@ def streaming_rows(
     inputs = tasks[0].X.shape[1]
     arms = arms_of(methods, about["betas"], without="coreset only")
     learner = partial(learner_of, about, inputs, **training)
-    options = dict(
+    rows = run(
+        batches,
+        tasks,
+        arms,
         seed=seed,
         size=size or about["size"],
         slots=about["slots"],
         learner=learner,
         n_steps=n_steps,
-    )
-    return run(
-        batches,
-        tasks,
-        arms,
         proxy=proxy_of(kernel, about, inputs),
-        **options,
-    ).assign(stream=stream)
+    )
+    return rows.assign(stream=stream)
 
 
 def watch(
@@ -227,7 +229,8 @@ def watch(
     )
     memory = make_memory(method, proxy=make_proxy(kernel, inputs), **options)
     for start in range(0, len(X) - batch_size + 1, batch_size):
-        memory.partial_fit(X[start : start + batch_size], y[start : start + batch_size])
+        batch = slice(start, start + batch_size)
+        memory.partial_fit(X[batch], y[batch])
     return X, y, scene, memory.indices_
 
 
@@ -249,30 +252,29 @@ def memory_rows(data, frames, *, seed, methods, **options):
             **options,
         )
         counts = np.bincount(y[kept], minlength=len(frames))
-        held = {f"class {c}": int(k) for c, k in enumerate(counts)}
-        about = dict(classes=int((counts > 0).sum()), scenes=len(np.unique(scene[kept])))
-        rows.append(
-            dict(
-                method=method,
-                seed=seed,
-                **about,
-                **held,
-            )
+        row = dict(
+            method=method,
+            seed=seed,
+            classes=int((counts > 0).sum()),
+            scenes=len(np.unique(scene[kept])),
         )
+        rows.append(row | {f"class {c}": int(k) for c, k in enumerate(counts)})
     return rows
 
 
 def _kind(method):
-    # whose memory an arm uses
+    # The method whose memory an arm uses.
     return "bico" if method == "coreset only" else method
 
 
 def _stacked(memories, arms, batch_size):
-    kept = {kind: memory.rows() for kind, memory in memories.items()}
-    # The weights of merge and reduce add up to the rows behind each slot, those of a reservoir
-    # count alike.
-    shares = {
-        k: np.full(len(y), 1 / len(y)) if k in RESERVOIRS else w / batch_size
-        for k, (_, y, w) in kept.items()
-    }
-    return filled_up([((*kept[method][:2], shares[method]), beta) for method, beta in arms])
+    kept = {}
+    for kind, memory in memories.items():
+        X, y, weights = memory.rows()
+        if kind in RESERVOIRS:
+            shares = np.full(len(y), 1 / len(y))
+        else:
+            # The weights of merge and reduce add up to the rows behind each slot.
+            shares = weights / batch_size
+        kept[kind] = (X, y, shares)
+    return filled_up([(kept[method], beta) for method, beta in arms])

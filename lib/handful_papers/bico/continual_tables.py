@@ -8,18 +8,25 @@ from handful_papers.bico import METHODS
 from handful_papers.published import published
 from handful_papers.style import BLACK, EXTENSION, REPRODUCED
 
-_TABLE_3 = (
+# Methods whose row in Table 3 has their label for a name.
+_NAMED_BY_LABEL = (
     "no replay",
-    *(f"kmeans {of}" for of in ("features", "embeddings", "gradients")),
-    *(f"kcenter {of}" for of in ("features", "embeddings", "gradients")),
-    *("gradient matching", "max entropy", "hardest", "frcl", "icarl"),
+    "kmeans features",
+    "kmeans embeddings",
+    "kmeans gradients",
+    "kcenter features",
+    "kcenter embeddings",
+    "kcenter gradients",
+    "gradient matching",
+    "max entropy",
+    "hardest",
+    "frcl",
+    "icarl",
 )
-PRINTED_METHODS = {
-    **{m: METHODS[m]["label"] for m in _TABLE_3},
-    "uniform": "Uniform sampling",
-    "bico": "BiCo",
-    # method -> its row in Table 3
-}
+# Method -> its row in Table 3.
+PRINTED_METHODS = {method: METHODS[method]["label"] for method in _NAMED_BY_LABEL}
+PRINTED_METHODS |= {"uniform": "Uniform sampling", "bico": "BiCo"}
+# The marks of the paper's values.
 PRINTED = dict(
     fmt="o",
     mfc="none",
@@ -46,17 +53,15 @@ def best_beta(rows, by, keys=("method",)):
     """
     keys = list(keys)
     means = rows.groupby([*keys, "beta"], as_index=False)[by].mean()
-    best = means.loc[means.groupby(keys)[by].idxmax(), [*keys, "beta"]]
+    highest = means.groupby(keys)[by].idxmax()
+    best = means.loc[highest, [*keys, "beta"]]
     return rows.merge(best, on=[*keys, "beta"])
 
 
 def averages(rows, keys=("method",)):
     """Accuracy averaged over the tasks, one row per (keys, seed)."""
-    return rows.groupby(
-        [*keys, "beta", "seed"],
-        as_index=False,
-        sort=False,
-    )[["accuracy", "val_accuracy"]].mean()
+    by_seed = rows.groupby([*keys, "beta", "seed"], as_index=False, sort=False)
+    return by_seed[["accuracy", "val_accuracy"]].mean()
 
 
 def at_best_beta(rows, keys=("stream", "method")):
@@ -84,15 +89,15 @@ def beside_paper(rows, item, names):
     printed = published("bico", item).set_index(["row", "column"])
     chosen = at_best_beta(rows, keys)
     table = chosen.groupby(list(keys), sort=False).agg(
-        beta=("beta", "first"), ours=("accuracy", "mean"), sd=("accuracy", "std")
+        beta=("beta", "first"),
+        ours=("accuracy", "mean"),
+        sd=("accuracy", "std"),
     )
     honest = averages(best_beta(rows, "val_accuracy", keys), keys)
     table["honest"] = honest.groupby(list(keys)).accuracy.mean()
-    for name, source in (("paper", "value"), ("paper_sd", "sd")):
-        table[name] = [
-            printed[source].get((names.get(method), stream), np.nan)
-            for stream, method in table.index
-        ]
+    cells = [(names.get(method), stream) for stream, method in table.index]
+    table["paper"] = [printed["value"].get(cell, np.nan) for cell in cells]
+    table["paper_sd"] = [printed["sd"].get(cell, np.nan) for cell in cells]
     return table
 
 
@@ -106,17 +111,20 @@ def per_task(rows, methods):
 def display_table(table):
     """`beside_paper` for a reader: "79.3 ± 0.5" and the paper's beside it."""
 
-    def text(mean, sd):
-        return "" if np.isnan(mean) else f"{mean:.2f}" + ("" if np.isnan(sd) else f" ± {sd:.2f}")
+    shown = {
+        "beta": table.beta,
+        "ours, %": [_with_deviation(*pair) for pair in zip(table.ours, table.sd)],
+        "paper, %": [_with_deviation(*pair) for pair in zip(table.paper, table.paper_sd)],
+        "beta by validation, %": table.honest.map("{:.2f}".format),
+    }
+    return pd.DataFrame(shown)
 
-    return pd.DataFrame(
-        {
-            "beta": table.beta,
-            "ours, %": [text(*pair) for pair in zip(table.ours, table.sd)],
-            "paper, %": [text(*pair) for pair in zip(table.paper, table.paper_sd)],
-            "beta by validation, %": table.honest.map("{:.2f}".format),
-        }
-    )
+
+def _with_deviation(mean, sd):
+    """ "79.30 ± 0.50", without what is NaN."""
+    if np.isnan(mean):
+        return ""
+    return f"{mean:.2f}" if np.isnan(sd) else f"{mean:.2f} ± {sd:.2f}"
 
 
 def dot_plot(axes, table, methods, titles):
@@ -130,7 +138,8 @@ def dot_plot(axes, table, methods, titles):
     methods : list of str, from top to bottom
     titles : dict, stream -> what stands above its panel
     """
-    for ax, stream in zip(axes, dict.fromkeys(stream for stream, _ in table.index)):
+    streams = table.index.get_level_values(0).unique()
+    for ax, stream in zip(axes, streams):
         part = table.loc[stream].reindex(methods[::-1])
         for height, (method, row) in enumerate(part.iterrows()):
             look = METHODS.style(
@@ -139,7 +148,8 @@ def dot_plot(axes, table, methods, titles):
                 lw=1,
                 ms=4,
             )
-            look |= {} if look["color"] in (REPRODUCED, EXTENSION) else {"marker": "o"}
+            if look["color"] not in (REPRODUCED, EXTENSION):
+                look["marker"] = "o"
             ax.errorbar(
                 row.ours,
                 height,
@@ -147,7 +157,12 @@ def dot_plot(axes, table, methods, titles):
                 **look,
             )
             error = None if np.isnan(row.paper_sd) else row.paper_sd
-            ax.errorbar(row.paper, height - 0.25, xerr=error, **PRINTED)
+            ax.errorbar(
+                row.paper,
+                height - 0.25,
+                xerr=error,
+                **PRINTED,
+            )
         labels = [METHODS[method]["label"] for method in part.index]
         ax.set_yticks(range(len(part)), labels if ax is axes[0] else [])
         title = titles[stream].replace("imbalanced ", "imbalanced\n")
@@ -161,23 +176,14 @@ def dot_plot(axes, table, methods, titles):
 def legend(fig):
     """A legend below the figure for what `dot_plot` draws."""
     looks = {"reproduced": "bico", "extension": "bico quadratic", "baseline": "uniform"}
-    handles = [
-        METHODS.line(
-            method,
-            ls="",
-            ms=4,
-            label=label,
-        )
-        for label, method in looks.items()
-    ]
-    handles.append(
-        METHODS.line(
-            "full",
-            ls="",
-            ms=3.5,
-            marker="o",
-            mfc="none",
-            label="the paper's",
-        )
+    handles = [METHODS.line(method, ls="", ms=4, label=label) for label, method in looks.items()]
+    hollow = METHODS.line(
+        "full",
+        ls="",
+        ms=3.5,
+        marker="o",
+        mfc="none",
+        label="the paper's",
     )
+    handles.append(hollow)
     fig.legend(handles=handles, loc="outside lower center", ncols=4)

@@ -21,7 +21,14 @@ METHODS = {
 PRINTED = {"uniform": "Uniform", "kcenter": "k-center", "bico": "BiCo"}
 
 
-def run(tasks, methods, *, seed, proxy=None, **options):
+def run(
+    tasks,
+    methods,
+    *,
+    seed,
+    proxy=None,
+    **options,
+):
     """Learn the tasks one after another with VCL, once for each method; test after the last.
 
     Parameters
@@ -38,26 +45,28 @@ def run(tasks, methods, *, seed, proxy=None, **options):
     DataFrame, one row per (method, task), with columns method, seed, task (from 1), accuracy
     (percent)
     """
-    proxy = make_proxy("rbf", tasks[0].X.shape[1]) if proxy is None else proxy
+    if proxy is None:
+        proxy = make_proxy("rbf", tasks[0].X.shape[1])
     proxy.set_params(random_state=seed)
     rows = []
     for method in methods:
         selector, of_proxy = METHODS[method]
         model = VCL(selector, random_state=seed, **options)
         for task in tasks:
-            model.add_task(task.X, task.y, view=proxy.fit_transform(task.X) if of_proxy else None)
+            view = proxy.fit_transform(task.X) if of_proxy else None
+            model.add_task(task.X, task.y, view=view)
         predicted = model.predict(np.concatenate([task.X_test for task in tasks]))
-        parts = np.split(predicted, np.cumsum([len(task.y_test) for task in tasks])[:-1])
+        ends = np.cumsum([len(task.y_test) for task in tasks])
+        parts = np.split(predicted, ends[:-1])
         for t, (task, labels) in enumerate(zip(tasks, parts), start=1):
             accuracy = 100.0 * float(np.mean(labels == task.y_test))
-            rows.append(
-                dict(
-                    method=method,
-                    seed=seed,
-                    task=t,
-                    accuracy=accuracy,
-                )
+            row = dict(
+                method=method,
+                seed=seed,
+                task=t,
+                accuracy=accuracy,
             )
+            rows.append(row)
     return pd.DataFrame(rows)
 
 
@@ -78,15 +87,13 @@ def vcl_rows(
     stream, about, methods, kernel : as in `continual.replay_rows`
     hidden, options : of `VCL`
     """
-    # products are small: threads would wait for each other
+    # Products are small: threads would wait for each other.
     torch.set_num_threads(1)
     tasks = tasks_of(about)
-    proxy = proxy_of(kernel, about, tasks[0].X.shape[1])
+    options |= dict(proxy=proxy_of(kernel, about, tasks[0].X.shape[1]), hidden=tuple(hidden))
     return run(
         tasks,
         methods,
         seed=seed,
-        proxy=proxy,
-        hidden=tuple(hidden),
         **options,
     ).assign(stream=stream)

@@ -11,11 +11,11 @@ from torch.nn.functional import cross_entropy, mse_loss, one_hot, softmax
 
 from handful_papers.bico.classifiers import network
 
-# as in sklearn.semi_supervised
+# The label of a row without one, as in sklearn.semi_supervised.
 UNLABELLED = -1
-# rows that are predicted at a time
+# Rows that are predicted at a time.
 PREDICT = 1024
-# weight of the old running mean of guesses in the new one
+# The weight of the old running mean of guesses in the new one.
 ALIGN_MEMORY = 0.95
 
 
@@ -91,10 +91,11 @@ class SupervisedNetwork:
         rng = torch.Generator(self.device).manual_seed(seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            net = network(self.network, len(self.classes_), X.shape[1:]).to(self.device)
+            net = network(self.network, len(self.classes_), X.shape[1:])
+        net = net.to(self.device)
         variants = torch.as_tensor(copies, device=self.device)
-        # the networks need an axis of channels
         if X.ndim == 3:
+            # The networks need an axis of channels.
             variants = variants[:, :, None]
         targets = np.full(len(y), UNLABELLED)
         targets[y != UNLABELLED] = np.searchsorted(self.classes_, labels)
@@ -105,16 +106,15 @@ class SupervisedNetwork:
         if variants.ndim == 5:
             net = net.to(memory_format=torch.channels_last)
         average = deepcopy(net).requires_grad_(False)
-        options = dict(
+        optimiser = torch.optim.Adam(
+            net.parameters(),
             lr=self.learning_rate,
             weight_decay=self.weight_decay,
             fused=True,
         )
-        optimiser = torch.optim.Adam(net.parameters(), **options)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, self.n_steps)
-        labelled, others = (
-            torch.nonzero(known)[:, 0] for known in (targets != UNLABELLED, targets == UNLABELLED)
-        )
+        labelled = torch.nonzero(targets != UNLABELLED)[:, 0]
+        others = torch.nonzero(targets == UNLABELLED)[:, 0]
         draw = Batches(variants, labelled, self.batch_size, rng)
         unlabelled = self._batches(variants, others, rng)
         net.train()
@@ -133,8 +133,10 @@ class SupervisedNetwork:
             loss.backward()
             optimiser.step()
             schedule.step()
-            _lerp(average, net, 1.0 - min(self.average, (1 + step) / (10 + step)))
-        if not (loss.isfinite() and all(p.isfinite().all() for p in average.parameters())):
+            decay = min(self.average, (1 + step) / (10 + step))
+            _lerp(average, net, 1.0 - decay)
+        finite = all(parameter.isfinite().all() for parameter in average.parameters())
+        if not finite or not loss.isfinite():
             raise ConvergenceError(
                 f"training diverged: the loss is {loss.item()} after {self.n_steps} steps with "
                 "learning_rate="
@@ -144,18 +146,24 @@ class SupervisedNetwork:
     def _batches(self, variants, rows, rng):
         return None
 
-    def _loss(self, net, x, targets, unlabelled, step, rng):
+    def _loss(
+        self,
+        net,
+        x,
+        targets,
+        unlabelled,
+        step,
+        rng,
+    ):
         return cross_entropy(net(x), targets)
 
     def _map(self, X, function):
         X = torch.as_tensor(np.asarray(X, dtype=np.float32))
-        X = X[:, None] if X.ndim == 3 else X
+        if X.ndim == 3:
+            X = X[:, None]
         with torch.inference_mode():
-            return (
-                torch.cat([function(rows.to(self.device)) for rows in X.split(PREDICT)])
-                .cpu()
-                .numpy()
-            )
+            parts = [function(rows.to(self.device)) for rows in X.split(PREDICT)]
+            return torch.cat(parts).cpu().numpy()
 
     def predict_proba(self, X):
         """Class probabilities, shape (n, classes), float32."""
@@ -205,20 +213,30 @@ class MixMatch(SupervisedNetwork):
 
     def _batches(self, variants, rows, rng):
         self._mean = None
-        return Batches(variants, rows, self.batch_size, rng, n_variants=self.n_augmentations)
+        return Batches(
+            variants,
+            rows,
+            self.batch_size,
+            rng,
+            n_variants=self.n_augmentations,
+        )
 
-    def _loss(self, net, x, targets, unlabelled, step, rng):
+    def _loss(
+        self,
+        net,
+        x,
+        targets,
+        unlabelled,
+        step,
+        rng,
+    ):
         n_classes = len(self.classes_)
         _, u = next(unlabelled)
         with torch.no_grad():
-            guess = softmax(net(u), dim=1).reshape(self.n_augmentations, -1, n_classes).mean(dim=0)
+            predicted = softmax(net(u), dim=1)
+            guess = predicted.reshape(self.n_augmentations, -1, n_classes).mean(dim=0)
             if self.align:
-                mean = guess.mean(dim=0)
-                self._mean = (
-                    mean if self._mean is None else torch.lerp(mean, self._mean, ALIGN_MEMORY)
-                )
-                guess = guess / (self._mean * n_classes)
-                guess = guess / guess.sum(dim=1, keepdim=True)
+                guess = self._aligned(guess)
             guess = sharpen(guess, self.temperature).repeat(self.n_augmentations, 1)
         inputs = torch.cat([x, u])
         labels = torch.cat([one_hot(targets, n_classes).to(guess.dtype), guess])
@@ -228,9 +246,20 @@ class MixMatch(SupervisedNetwork):
         # together.
         logits = net(inputs)
         supervised = cross_entropy(logits[: len(x)], labels[: len(x)])
-        unsupervised = mse_loss(softmax(logits[len(x) :], dim=1), labels[len(x) :])
-        ramp = min(1.0, (step + 1) / max(self.ramp_up * self.n_steps, 1.0))
+        mixed = softmax(logits[len(x) :], dim=1)
+        unsupervised = mse_loss(mixed, labels[len(x) :])
+        n_growing = max(self.ramp_up * self.n_steps, 1.0)
+        ramp = min(1.0, (step + 1) / n_growing)
         return supervised + self.weight * ramp * unsupervised
+
+    def _aligned(self, guess):
+        """Guesses over their running mean, so that all classes are about equally frequent."""
+        mean = guess.mean(dim=0)
+        if self._mean is not None:
+            mean = torch.lerp(mean, self._mean, ALIGN_MEMORY)
+        self._mean = mean
+        guess = guess / (mean * guess.shape[1])
+        return guess / guess.sum(dim=1, keepdim=True)
 
 
 def sharpen(P, temperature):
@@ -243,27 +272,21 @@ def sharpen(P, temperature):
 def mixing_shares(n, alpha, rng):
     """`n` draws of ``max(s, 1 - s)`` for s of Beta(alpha, alpha), as a float32 tensor (Equations 8
     and 9)."""
-    # torch.distributions takes no generator; so `rng` draws the seed of a numpy generator
-    seed = int(
-        torch.randint(
-            MAX_SEED,
-            (1,),
-            generator=rng,
-            device=rng.device,
-        )
+    # torch.distributions takes no generator, so `rng` draws the seed of a numpy generator.
+    seed = torch.randint(
+        MAX_SEED,
+        (1,),
+        generator=rng,
+        device=rng.device,
     )
-    s = np.random.default_rng(seed).beta(alpha, alpha, size=n).astype(np.float32)
+    s = np.random.default_rng(int(seed)).beta(alpha, alpha, size=n).astype(np.float32)
     return torch.as_tensor(np.maximum(s, 1.0 - s), device=rng.device)
 
 
 def mix_up(inputs, labels, shares, rng):
     """Each row and its label mixed with a random other: ``share x + (1 - share) x'`` (Equations 10
     and 11)."""
-    other = torch.randperm(
-        len(inputs),
-        generator=rng,
-        device=inputs.device,
-    )
+    other = torch.randperm(len(inputs), generator=rng, device=inputs.device)
     of_inputs = shares.reshape(-1, *(1,) * (inputs.ndim - 1))
     mixed = torch.lerp(inputs[other], inputs, of_inputs)
     return mixed, torch.lerp(labels[other], labels, shares[:, None])
@@ -320,11 +343,15 @@ class Batches:
             device=rows.device,
         )
         x = self.values[repeated, which].float()
-        return rows, x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
+        if x.ndim == 4:
+            x = x.contiguous(memory_format=torch.channels_last)
+        return rows, x
 
 
 @torch.no_grad()
 def _lerp(average, net, share):
     torch._foreach_lerp_(list(average.parameters()), list(net.parameters()), share)
-    floats = [(a, b) for a, b in zip(average.buffers(), net.buffers()) if a.is_floating_point()]
-    torch._foreach_lerp_([a for a, _ in floats], [b for _, b in floats], share)
+    # The counters of batch normalisation are integers, which have no mean.
+    old = [buffer for buffer in average.buffers() if buffer.is_floating_point()]
+    new = [buffer for buffer in net.buffers() if buffer.is_floating_point()]
+    torch._foreach_lerp_(old, new, share)

@@ -7,13 +7,7 @@ from handful.bilevel.weights import descend
 from handful_papers.bico import multiclass
 from handful_papers.bico.cntk_features import image_features
 
-CORNERS = np.array(
-    [
-        [0.0, 0.0],
-        [1.0, 0.0],
-        [0.5, np.sqrt(3.0) / 2.0],
-    ]
-)
+CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3.0) / 2.0]])
 
 
 def simplex_grid(n):
@@ -83,7 +77,11 @@ def path_rows(
         where either method ends after as many steps
     """
     data = image_features(
-        dataset, n_train=n_train + 100, n_test=300, n_landmarks=n_landmarks, gamma=gamma
+        dataset,
+        n_train=n_train + 100,
+        n_test=300,
+        n_landmarks=n_landmarks,
+        gamma=gamma,
     )
     data = multiclass.split(
         data,
@@ -91,41 +89,40 @@ def path_rows(
         n_validation=100,
         seed=seed,
     )
+    sizes = multiclass.sizes_of(data, [share])
     variants = multiclass.Variants(
-        data, l2, multiclass.sizes_of(data, [share]), seed=seed, outer="train"
+        data,
+        l2,
+        sizes,
+        seed=seed,
+        outer="train",
     )
     counts = []
     variants.regularised(watch=lambda support: counts.append(int(support)))
-    without = descend(
-        variants.holding(range(len(data)), weighted=True), max_iter=len(counts), tol=0.0
-    )
+    every = variants.holding(range(len(data)), weighted=True)
+    without = descend(every, max_iter=len(counts), tol=0.0)
     shares = 100 * np.array(counts) / n_train
     rows = []
     for level in range(100, share, -5):
         first = int(np.argmax(shares <= level))
-        rows.append(
-            dict(
-                seed=seed,
-                method="penalty",
-                level=level,
-                step=first,
-                positive=shares[first],
-            )
+        row = dict(
+            method="penalty",
+            level=level,
+            step=first,
+            positive=shares[first],
         )
-    for method, left in (
-        ("penalty", shares[-1]),
-        ("no penalty", 100 * np.count_nonzero(without) / n_train),
-    ):
-        rows.append(
-            dict(
-                seed=seed,
-                method=method,
-                level=share,
-                step=len(counts) - 1,
-                positive=left,
-            )
+        rows.append(row)
+    left = {"penalty": shares[-1], "no penalty": 100 * np.count_nonzero(without) / n_train}
+    for method, positive in left.items():
+        last = len(counts) - 1
+        row = dict(
+            method=method,
+            level=share,
+            step=last,
+            positive=positive,
         )
-    return rows
+        rows.append(row)
+    return [dict(seed=seed) | row for row in rows]
 
 
 # --- which numbers decide the claims

@@ -3,10 +3,14 @@
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    of = {
-        method: rows.set_index("seed").sort_index() for method, rows in run.rows.groupby("method")
-    }
+    wide = run.rows.pivot(
+        index="seed",
+        columns="method",
+        values=["classes", "scenes"],
+    )
+    classes = wide["classes"]
+    scenes = wide["scenes"]
     return {
-        "bico-fig02-more-classes": (of["bico"].classes - of["reservoir"].classes).to_numpy(),
-        "bico-fig02-diverse": (of["bico"].scenes - of["reservoir"].scenes).to_numpy(),
+        "bico-fig02-more-classes": (classes["bico"] - classes["reservoir"]).to_numpy(),
+        "bico-fig02-diverse": (scenes["bico"] - scenes["reservoir"]).to_numpy(),
     }

@@ -9,7 +9,7 @@ N_CLASSES = 10
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     rows = run.rows.assign(percent=run.rows.share.round().astype(int))
-    # the batch whose share of the rows is nearest to the paper's
+    # Its share of the rows is nearest to that of the paper's batch.
     smallest = int(rows.batch_size.min())
     rows = rows[rows.batch_size.isna() | (rows.batch_size == smallest)]
     n = int(rows.loc[rows.method == "full", "size"].max())
@@ -18,26 +18,24 @@ def evidence(run):
         "rows_for_each_coefficient": n / coefficients,
         "batches_in_a_quarter": n // (4 * smallest),
     }
+    few = rows[rows.percent < 90]
+    middle = rows[rows.percent.between(33, 90)]
     found = {
-        "bico-fig03-batches-agree": _lead(rows, "bico batches", "bico", rows.percent >= 25),
-        "bico-fig03-elimination-uniform": _lead(
-            rows, "uniform", "bico elimination", rows.percent < 90
-        ),
-        "bico-fig03-weighted-8": _over_full(rows, ["bico regularised"], rows.percent == 8),
-        "bico-fig03-below-full": _over_full(
-            rows, ["bico", "bico batches"], rows.percent.between(33, 90)
-        ),
+        "bico-fig03-batches-agree": _lead(rows[rows.percent >= 25], "bico batches", "bico"),
+        "bico-fig03-elimination-uniform": _lead(few, "uniform", "bico elimination"),
+        "bico-fig03-weighted-8": _over_full(rows, rows[rows.percent == 8], ["bico regularised"]),
+        "bico-fig03-below-full": _over_full(rows, middle, ["bico", "bico batches"]),
     }
     lacks = "the run has no coreset of this size by this method"
     return {
-        id: Evidence(values, facts=facts, lacks="" if values else lacks)
-        for id, values in found.items()
+        claim: Evidence(values, facts=facts, lacks="" if values else lacks)
+        for claim, values in found.items()
     }
 
 
-def _lead(rows, a, b, sizes):
+def _lead(rows, a, b):
     return paired_differences(
-        rows[sizes],
+        rows,
         a=a,
         b=b,
         value="test_accuracy",
@@ -45,9 +43,11 @@ def _lead(rows, a, b, sizes):
     )
 
 
-def _over_full(rows, methods, sizes):
-    """Accuracy of methods minus that of all rows: (method, size) -> points, one a seed."""
+def _over_full(rows, of_sizes, methods):
+    """Accuracy of methods at some sizes minus that of all rows: (method, size) -> points, one a
+    seed."""
     full = rows[rows.method == "full"].set_index("seed").test_accuracy
-    mine = rows[sizes & rows.method.isin(methods)].set_index("seed")
+    mine = of_sizes[of_sizes.method.isin(methods)].set_index("seed")
     gaps = mine.test_accuracy - full.reindex(mine.index)
-    return {setting: gap.to_numpy() for setting, gap in gaps.groupby([mine.method, mine.percent])}
+    by_setting = gaps.groupby([mine.method, mine.percent])
+    return {setting: gap.to_numpy() for setting, gap in by_setting}

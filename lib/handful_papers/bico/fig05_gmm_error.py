@@ -11,5 +11,6 @@ def evidence(run):
     order = {}
     for baseline in ("uniform", "sensitivity"):
         for law, ratios in times_better(run.rows, "bico", baseline).groupby("law"):
-            order[law, baseline] = np.exp(np.log(ratios).mean(axis=1)).to_numpy()
+            over_sizes = np.log(ratios).mean(axis=1)
+            order[law, baseline] = np.exp(over_sizes).to_numpy()
     return {"bico-fig05-order-paper": order}

@@ -17,8 +17,8 @@ from sklearn.linear_model import LogisticRegression
 from handful_papers.claims import Evidence
 from handful_papers.effects import paired_differences
 
-# The paper's grid for the sensitivity coreset.
-GRID = tuple(product((5, 10, 25), (0.1, 1.0, 10.0, 100.0)))  # (k, R)
+# The paper's grid for the sensitivity coreset: pairs of k and R.
+GRID = tuple(product((5, 10, 25), (0.1, 1.0, 10.0, 100.0)))
 
 # Data sets that the paper splits 90/10 although they have an official test set (deduced from its
 # axes).
@@ -47,9 +47,8 @@ def prepare(name, *, seed, classes=None, test_size=0.1):
     Dataset with X, y, X_test, y_test
     """
     data = load(name, classes=classes).binary()
-    data = split(
-        data, test_size=test_size, random_state=seed, official=name not in SPLIT_TRAINING_PART
-    )
+    official = name not in SPLIT_TRAINING_PART
+    data = split(data, test_size=test_size, random_state=seed, official=official)
     X, X_test = standardise(
         data.X,
         data.X_test,
@@ -78,7 +77,8 @@ def train(X, y, weights, problem, *, n):
 def evaluate(model, data):
     """Test accuracy in percent and mean training loss (in nats, without the penalty) of a fitted
     model."""
-    margin = np.where(data.y == model.classes_[1], 1.0, -1.0) * model.decision_function(data.X)
+    sign = np.where(data.y == model.classes_[1], 1.0, -1.0)
+    margin = sign * model.decision_function(data.X)
     return {
         "test_accuracy": 100.0 * model.score(data.X_test, data.y_test),
         "train_loss": float(np.logaddexp(0.0, -margin).mean()),
@@ -118,7 +118,14 @@ def split_rows(
     )
 
 
-def run(data, problem, sizes, *, seed, further=()):
+def run(
+    data,
+    problem,
+    sizes,
+    *,
+    seed,
+    further=(),
+):
     """Every method at every size on one split of one data set.
 
     A subset in which a class is missing (small uniform ones) predicts the class it has; its
@@ -141,26 +148,18 @@ def run(data, problem, sizes, *, seed, further=()):
     """
     n = len(data.y)
     largest = max(sizes)
-    full = evaluate(
-        train(
-            data.X,
-            data.y,
-            np.ones(n),
-            problem,
-            n=n,
-        ),
-        data,
-    )
-    rows = [
-        dict(
-            method="full",
-            size=n,
-            share=100.0,
-            **full,
-        )
-    ]
+    model = train(data.X, data.y, np.ones(n), problem, n=n)
+    full = dict(method="full", size=n, share=100.0)
+    rows = [full | evaluate(model, data)]
 
-    def add(method, selector, chosen_sizes, *, binary=False, **more):
+    def add(
+        method,
+        selector,
+        chosen_sizes,
+        *,
+        binary=False,
+        **more,
+    ):
         # Where one selection serves several sizes, only the row of the largest says how long it
         # took.
         start = time.perf_counter()
@@ -170,62 +169,65 @@ def run(data, problem, sizes, *, seed, further=()):
             selector.fit(data.X, data.y)
         seconds = time.perf_counter() - start
         for m in chosen_sizes:
-            weights = np.full(m, n / m) if binary else selector.weights_[:m] * (selector.size / m)
-            score = _score(data, selector.indices_[:m], weights, problem)
-            took = seconds if m == selector.size else None
-            rows.append(
-                dict(
-                    method=method,
-                    size=m,
-                    share=100.0 * m / n,
-                    seconds=took,
-                    **score,
-                    **more,
-                )
+            if binary:
+                weights = np.full(m, n / m)
+            else:
+                weights = selector.weights_[:m] * (selector.size / m)
+            row = dict(
+                method=method,
+                size=m,
+                share=100.0 * m / n,
+                seconds=seconds if m == selector.size else None,
             )
+            score = _score(data, selector.indices_[:m], weights, problem)
+            rows.append(row | score | more)
 
     add("uniform", UniformCoreset(largest, random_state=seed), sizes, binary=True)
     add("kmeans++", KMeansPlusPlus(largest, random_state=seed), sizes, binary=True)
     more = {"bico": further, "bico weighted": [m for m in further if m < largest]}
     sizes_of = {method: sorted({*sizes, *more.get(method, ())}) for method in _BILEVEL}
-    for method in _BINARY:
-        selector = BilevelCoreset(
-            problem, size=sizes_of[method][-1], random_state=seed, **_BILEVEL[method]
+
+    def bilevel(method, m):
+        return BilevelCoreset(
+            problem,
+            size=m,
+            random_state=seed,
+            **_BILEVEL[method],
         )
-        add(method, selector, sizes_of[method], binary=True)
-    # independent draws: the first m of them are a coreset of m
+
+    for method in _BINARY:
+        own_sizes = sizes_of[method]
+        add(method, bilevel(method, own_sizes[-1]), own_sizes, binary=True)
+    # The draws are independent: the first m of them are a coreset of m.
     for k, radius in GRID:
         selector = LogisticSensitivity(largest, n_clusters=k, radius=radius, random_state=seed)
-        add("sensitivity", selector, sizes, n_clusters=k, radius=radius)
-    for method in (name for name in _BILEVEL if name not in _BINARY):
-        for m in sizes_of[method]:
-            add(
-                method,
-                BilevelCoreset(
-                    problem,
-                    size=m,
-                    random_state=seed,
-                    **_BILEVEL[method],
-                ),
-                [m],
-            )
+        add(
+            "sensitivity",
+            selector,
+            sizes,
+            n_clusters=k,
+            radius=radius,
+        )
+    for method in _BILEVEL:
+        if method not in _BINARY:
+            for m in sizes_of[method]:
+                add(method, bilevel(method, m), [m])
     return pd.DataFrame(rows)
 
 
 def _score(data, indices, weights, problem):
     y = data.y[indices]
     if y.min() == y.max():
-        return {"test_accuracy": 100.0 * float(np.mean(data.y_test == y[0])), "train_loss": np.inf}
-    return evaluate(
-        train(
-            data.X[indices],
-            y,
-            weights,
-            problem,
-            n=len(data.y),
-        ),
-        data,
+        right = data.y_test == y[0]
+        return {"test_accuracy": 100.0 * float(np.mean(right)), "train_loss": np.inf}
+    model = train(
+        data.X[indices],
+        y,
+        weights,
+        problem,
+        n=len(data.y),
     )
+    return evaluate(model, data)
 
 
 def of_figure(rows, sizes):
@@ -247,19 +249,12 @@ def choose_sensitivity(rows, by):
     -------
     DataFrame : `rows` with the sensitivity rows of all other grid points left out
     """
-    grid = rows[rows.method == "sensitivity"]
+    sensitivity = rows[rows.method == "sensitivity"]
+    grid = sensitivity.set_index(["dataset", "size", "n_clusters", "radius"])
     sign = 1.0 if by == "test_accuracy" else -1.0
-    means = (
-        (sign * grid.set_index(["dataset", "size", "n_clusters", "radius"])[by])
-        .groupby(level=[0, 1, 2, 3])
-        .mean()
-    )
+    means = (sign * grid[by]).groupby(level=[0, 1, 2, 3]).mean()
     best = means.groupby(level=[0, 1]).idxmax()
-    kept = (
-        grid.set_index(["dataset", "size", "n_clusters", "radius"])
-        .loc[best.to_list()]
-        .reset_index()
-    )
+    kept = grid.loc[best.to_list()].reset_index()
     return pd.concat([rows[rows.method != "sensitivity"], kept], ignore_index=True)
 
 
@@ -272,13 +267,13 @@ TWO_PERCENT = 2.0
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    # as the paper does
-    rows = choose_sensitivity(of_figure(run.rows, run.parameters["sizes"]), "test_accuracy")
+    own_sizes = of_figure(run.rows, run.parameters["sizes"])
+    # The test set chooses the grid point, as in the paper.
+    rows = choose_sensitivity(own_sizes, "test_accuracy")
+    within = run.parameters["within"]
     return {
         "bico-fig06-weighted-2pct": _at_two_percent(rows, "bico weighted"),
-        "bico-fig06-binary-twice": _sizes_over(
-            run.rows, "bico", "bico weighted", run.parameters["within"]
-        ),
+        "bico-fig06-binary-twice": _sizes_over(run.rows, "bico", "bico weighted", within),
         "bico-fig06-above-binary": _lead(rows, "bico"),
         "bico-fig06-above-weighted": _lead(rows, "bico weighted"),
     }
@@ -288,23 +283,26 @@ def _gaps(rows, method):
     """Accuracy of a method minus that of all rows: (dataset, size, seed) -> points."""
     full = rows[rows.method == "full"].set_index(["dataset", "seed"]).test_accuracy
     mine = rows[rows.method == method].set_index(["dataset", "size", "seed"]).test_accuracy
-    return (
-        mine
-        - full.reindex(pd.MultiIndex.from_tuples([(d, s) for d, _, s in mine.index])).to_numpy()
-    )
+    of_split = full.reindex(mine.index.droplevel("size"))
+    return mine - of_split.to_numpy()
 
 
 def _sizes_below(rows):
     """Largest size up to 2 % of the data, by data set; NaN where even the smallest is more."""
     n = rows[rows.method == "full"].groupby("dataset")["size"].max()
     sizes = sorted(rows.loc[rows.method == "bico", "size"].unique())
-    return n.map(lambda n: max((m for m in sizes if m < TWO_PERCENT / 100 * n), default=None))
+
+    def largest_below(n):
+        return max((m for m in sizes if m < TWO_PERCENT / 100 * n), default=None)
+
+    return n.map(largest_below)
 
 
 def _at_two_percent(rows, method):
     gaps = _gaps(rows, method)
     sizes = _sizes_below(rows)
-    settings = {d: gaps[d][m].to_numpy() for d, m in sizes.dropna().items()}
+    known = sizes.dropna()
+    settings = {dataset: gaps[dataset][m].to_numpy() for dataset, m in known.items()}
     return Evidence(settings, facts={"sizes_up_to_2_percent": int(sizes.notna().all())})
 
 
@@ -312,28 +310,34 @@ def _sizes_over(rows, method, other, within):
     """Seed by seed, the first size of one method over that of another, on average over the data
     sets."""
     facts = {"sizes_up_to_2_percent": int(_sizes_below(rows).notna().all())}
-    reached = {}
+    never = set()
     for key in (method, other):
-        gaps = _gaps(rows, key).groupby(level=["dataset", "size"]).mean()
-        reached[key] = gaps[gaps >= -within].reset_index().groupby("dataset")["size"].min()
-    if never := sorted(
-        set(rows.dataset) - set(reached[method].index)
-        | set(rows.dataset) - set(reached[other].index)
-    ):
+        means = _gaps(rows, key).groupby(level=["dataset", "size"]).mean()
+        reached = means[means >= -within]
+        never |= set(rows.dataset) - set(reached.index.get_level_values("dataset"))
+    if never:
         largest = rows.loc[rows.method == method, "size"].max()
-        return Evidence(
-            facts=facts, lacks=f"not reached on {', '.join(never)} with {largest} points"
-        )
-    firsts = {}
-    for key in (method, other):
-        gaps = _gaps(rows, key).reset_index()
-        arrived = gaps[gaps.test_accuracy >= -within].groupby(["dataset", "seed"])["size"].min()
-        firsts[key] = arrived.reindex(gaps.groupby(["dataset", "seed"])["size"].max().index)
-    ratios = (firsts[method] / firsts[other]).groupby(level="seed").mean()
+        lacks = f"not reached on {', '.join(sorted(never))} with {largest} points"
+        return Evidence(facts=facts, lacks=lacks)
+    firsts = _first_sizes(rows, method, within) / _first_sizes(rows, other, within)
+    ratios = firsts.groupby(level="seed").mean()
     return Evidence({"": ratios.dropna().to_numpy()}, facts=facts)
+
+
+def _first_sizes(rows, method, within):
+    """The first size at which a method has the accuracy of all rows, by data set and seed; NaN
+    where none has."""
+    gaps = _gaps(rows, method).reset_index()
+    arrived = gaps[gaps.test_accuracy >= -within].groupby(["dataset", "seed"])["size"].min()
+    every = gaps.groupby(["dataset", "seed"])["size"].max()
+    return arrived.reindex(every.index)
 
 
 def _lead(rows, method):
     return paired_differences(
-        rows, a=method, b=BASELINES, value="test_accuracy", by=["dataset", "size"]
+        rows,
+        a=method,
+        b=BASELINES,
+        value="test_accuracy",
+        by=["dataset", "size"],
     )

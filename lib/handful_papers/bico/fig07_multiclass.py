@@ -5,9 +5,9 @@ from handful_papers.claims import Evidence
 from handful_papers.effects import paired_differences
 
 N_CLASSES = 10
-# percent
+# In percent of the rows.
 TENTH = 10.0
-# points of test accuracy up to which two methods are called level
+# Points of test accuracy up to which two methods are called level.
 MARGIN = 0.5
 
 
@@ -15,24 +15,18 @@ def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     rows = run.rows.assign(percent=run.rows.share.round(1))
     n = rows[rows.method == "full"].groupby("dataset")["size"].max()
-    each = [
-        n[name] / (N_CLASSES * (about["n_landmarks"] + 1))
-        for name, about in run.parameters["sets"].items()
-    ]
-    facts = {"rows_for_each_coefficient": min(each)}
-    facts |= {
-        "largest_share": float(rows[rows.method == "bico"].groupby("dataset").share.max().min())
+    rows_for_each = []
+    for name, about in run.parameters["sets"].items():
+        n_coefficients = N_CLASSES * (about["n_landmarks"] + 1)
+        rows_for_each.append(n[name] / n_coefficients)
+    largest = rows[rows.method == "bico"].groupby("dataset").share.max()
+    facts = {
+        "rows_for_each_coefficient": min(rows_for_each),
+        "largest_share": float(largest.min()),
     }
-    regularised = {
-        ("regularised", *s[1:]): v
-        for s, v in _lead(drawn_sizes(rows), "bico regularised", "uniform").items()
-    }
-    forward = {("forward", *s[1:]): v for s, v in _lead(rows, "bico", "uniform").items()}
-    others = {
-        (m, *s[1:]): v
-        for m in ("kmeans++", "forgetting")
-        for s, v in _lead(rows, m, "uniform").items()
-    }
+    regularised = _lead("regularised", drawn_sizes(rows), "bico regularised")
+    forward = _lead("forward", rows, "bico")
+    others = _lead("kmeans++", rows, "kmeans++") | _lead("forgetting", rows, "forgetting")
     return {
         "bico-fig07-compression": _compression(rows, facts),
         "bico-fig07-above-uniform": Evidence(forward | regularised, facts=facts),
@@ -66,10 +60,16 @@ def _compression(rows, facts):
     return Evidence(settings, facts=facts)
 
 
-def _lead(rows, method, other):
-    """Leads by (other, dataset, percent); none where the method is not shown."""
-    if not {method, other} <= set(rows.method):
+def _lead(name, rows, method):
+    """Leads of a method over uniform rows by (name, dataset, percent); none where the method is not
+    shown."""
+    if not {method, "uniform"} <= set(rows.method):
         return {}
-    return paired_differences(
-        rows, a=method, b=other, value="test_accuracy", by=["dataset", "percent"]
+    found = paired_differences(
+        rows,
+        a=method,
+        b="uniform",
+        value="test_accuracy",
+        by=["dataset", "percent"],
     )
+    return {(name, *setting): values for (_, *setting), values in found.items()}

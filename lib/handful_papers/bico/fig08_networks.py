@@ -17,14 +17,14 @@ from handful_papers.claims import Evidence
 from handful_papers.effects import paired_differences
 from handful_papers.tasks import part
 
-# selected for; and jointly with it
+# The network that is selected for, and the one that is jointly with it.
 TARGET = "WideResNet-16-4"
 PARTNER = "VGG16"
-# the methods of Figure 8
+# The methods of Figure 8.
 CURVES = ("uniform", "kmeans++", "kcenter", "forgetting", "bico")
 METHODS = (*CURVES, "bico joint")
 PAPERS_ROWS = {"CIFAR-10": 50_000, "SVHN": 73_257}
-# times during training that each row is classified, to count what is forgotten
+# How often each row is classified during a training, to count what is forgotten.
 LOOKS = 20
 
 
@@ -62,9 +62,12 @@ class NetworkCoresets:
         X, y, X_test, y_test = images(data)
         self.shape = (SHAPES[data][0], side, side)
         rows = np.random.default_rng(0).permutation(len(X))[:n]
-        self.X, self.X_test = (
-            averaged(part, SHAPES[data], side).reshape(len(part), -1) for part in (X[rows], X_test)
-        )
+
+        def shrunk(X):
+            return averaged(X, SHAPES[data], side).reshape(len(X), -1)
+
+        self.X = shrunk(X[rows])
+        self.X_test = shrunk(X_test)
         self.y = y[rows]
         self.y_test = y_test
         self.networks = networks
@@ -96,25 +99,28 @@ class NetworkCoresets:
         return torch.from_numpy(X).to(self.device), torch.from_numpy(y).to(self.device)
 
     def _trained(self, network, rows, seed, watch=None):
-        return self.problem(network, seed).fit_module(
-            *self._tensors(self.X[rows], self.y[rows]), np.random.default_rng((seed, 2)), watch
-        )
+        X, y = self._tensors(self.X[rows], self.y[rows])
+        rng = np.random.default_rng((seed, 2))
+        return self.problem(network, seed).fit_module(X, y, rng, watch)
 
     @torch.no_grad()
-    def _logits(self, module, X):
+    def _of_rows(self, function, X):
+        """What a function of a batch gives for all rows, as an array."""
         parts = torch.from_numpy(X).split(1000)
-        return torch.cat([module(part.to(self.device)).cpu() for part in parts]).numpy()
+        return torch.cat([function(part.to(self.device)).cpu() for part in parts]).numpy()
+
+    def _right(self, module, X, y):
+        """Whether each row is classified as its label says."""
+        return self._of_rows(module, X).argmax(axis=1) == y
 
     def accuracies(self, module, rows):
         """Accuracy of a trained network on the test set, and on the rows that trained it, in
         percent."""
-        sets = {
-            "accuracy": (self.X_test, self.y_test),
-            "train_accuracy": (self.X[rows], self.y[rows]),
-        }
+        right = self._right(module, self.X_test, self.y_test)
+        right_in_training = self._right(module, self.X[rows], self.y[rows])
         return {
-            k: 100.0 * float((self._logits(module, X).argmax(axis=1) == y).mean())
-            for k, (X, y) in sets.items()
+            "accuracy": 100.0 * float(right.mean()),
+            "train_accuracy": 100.0 * float(right_in_training.mean()),
         }
 
     def look_on(self, seed):
@@ -130,17 +136,13 @@ class NetworkCoresets:
 
         def watch(step, module):
             if step % every == 0:
-                correct.append(self._logits(module.eval(), self.X).argmax(axis=1) == self.y)
+                correct.append(self._right(module.eval(), self.X, self.y))
                 module.train()
 
         every_row = np.arange(len(self.X))
         module = self._trained(TARGET, every_row, seed, watch)
         unflatten, body = module
-        with torch.no_grad():
-            parts = torch.from_numpy(self.X).split(1000)
-            embeddings = torch.cat(
-                [body.embed(unflatten(part.to(self.device))).cpu() for part in parts]
-            ).numpy()
+        embeddings = self._of_rows(lambda part: body.embed(unflatten(part)), self.X)
         return embeddings, forgetting_events(correct), self.accuracies(module, every_row)
 
     def select(self, method, seed, embeddings, events):
@@ -149,24 +151,27 @@ class NetworkCoresets:
         size = self.sizes[-1]
         if method == "uniform":
             return UniformCoreset(size, random_state=seed).fit(self.X).indices_
-        # in pixel space, as the paper finds best; k-center on embeddings, for the same reason
+        # k-means++ looks at pixels and k-center at embeddings, as the paper finds best.
         if method == "kmeans++":
             return KMeansPlusPlus(size, random_state=seed).fit(self.X).indices_
         if method == "kcenter":
             return KCenter(size, random_state=seed).fit(embeddings).indices_
         if method == "forgetting":
-            return np.lexsort([np.random.default_rng(seed).random(len(events)), -events])[:size]
+            ties = np.random.default_rng(seed).random(len(events))
+            return np.lexsort([ties, -events])[:size]
         problem = self.problem(TARGET, seed)
         if method == "bico joint":
             problem = Joint(problem, self.problem(PARTNER, seed), alternate=True)
-        # two rounds a part: one for each network where they take turns
+        # Two rounds are a part: one for each network where they take turns.
         strategy = KeptForward(method, 2, self.batch, n_start=self.n_start)
-        options = dict(
+        selector = BilevelCoreset(
+            problem,
+            size=size,
+            strategy=strategy,
             rule="linear",
             ihvp=NeumannSeries(self.terms),
             random_state=seed,
         )
-        selector = BilevelCoreset(problem, size=size, strategy=strategy, **options)
         return selector.fit(self.X, self.y).indices_
 
     def run(self, seed):
@@ -179,41 +184,42 @@ class NetworkCoresets:
         n = len(self.X)
         embeddings, events, full = part("look on", lambda: self.look_on(seed))
 
-        def add(method, network, chosen, seconds, found=None):
-            found = found or part(
+        def accuracies(method, network, chosen):
+            return part(
                 f"{method} {network} {len(chosen)}",
                 lambda: self.accuracies(self._trained(network, chosen, seed), chosen),
             )
-            rows.append(
-                dict(
-                    method=method,
-                    network=network,
-                    size=len(chosen),
-                    seed=seed,
-                    **found,
-                    seconds=seconds,
-                )
-            )
 
-        for network in self.networks:
-            add(
-                "full",
-                network,
-                np.arange(n),
-                0.0,
-                full if network == TARGET else None,
+        def add(method, network, chosen, seconds, found):
+            row = dict(
+                method=method,
+                network=network,
+                size=len(chosen),
+                seed=seed,
             )
+            rows.append(row | found | dict(seconds=seconds))
+
+        every = np.arange(n)
+        for network in self.networks:
+            found = full if network == TARGET else accuracies("full", network, every)
+            add("full", network, every, 0.0, found)
         for method in METHODS:
             start = time.perf_counter()
             chosen = self.select(method, seed, embeddings, events)
             seconds = time.perf_counter() - start
             for network in self.networks:
-                # the curve of Figure 8 is the target's; other networks get the largest coreset, as
-                # in Tables 1 and 2
-                for size in (
-                    self.sizes if network == TARGET and method in CURVES else self.sizes[-1:]
-                ):
-                    add(method, network, chosen[:size], seconds)
+                # The curve of Figure 8 is the target's; other networks get the largest coreset, as
+                # in Tables 1 and 2.
+                is_curve = network == TARGET and method in CURVES
+                for size in self.sizes if is_curve else self.sizes[-1:]:
+                    few = chosen[:size]
+                    add(
+                        method,
+                        network,
+                        few,
+                        seconds,
+                        accuracies(method, network, few),
+                    )
         return rows
 
 
@@ -227,60 +233,55 @@ def coreset_rows(about, *, seed, **options):
     seed : int
     options : further options of `NetworkCoresets`
     """
-    # layers are small: threads would wait for each other
+    # Layers are small: threads would wait for each other.
     torch.set_num_threads(1)
     about = {key: value for key, value in about.items() if key != "stands_for"}
     name = about.pop("set")
-    return [dict(row, set=name) for row in NetworkCoresets(**about, **options).run(seed)]
+    rows = NetworkCoresets(**about, **options).run(seed)
+    return [row | {"set": name} for row in rows]
 
 
 # --- which numbers decide the claims
 
 
 OTHERS = (PARTNER, "MobileNetV2")
-# share of the rows above which forgetting is as good as BiCo
+# The share of the rows above which forgetting is as good as BiCo.
 SETS = {"CIFAR-10": 0.3, "SVHN": 0.14}
 
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it: settings of all data sets, a stand-in under its
     own name."""
-    sets = {
-        name: about
-        for name, about in run.parameters["sets"].items()
-        if (run.rows["set"] == name).any()
-    }
-    data = sorted(about["data"].removesuffix("_full") for about in sets.values())
-    found = {}
-    facts = {"data": ", ".join(data)}
+    there = set(run.rows["set"])
+    sets = {name: about for name, about in run.parameters["sets"].items() if name in there}
+    settings = {}
     for name, about in sets.items():
         many = SETS[about.get("stands_for", name)]
         for claim, gaps in _of_one_set(run.rows[run.rows["set"] == name], many).items():
-            of = {(name, *(s if isinstance(s, tuple) else (s,))): v for s, v in gaps.items()}
-            found[claim] = found.get(claim, {}) | of
-    for claim, networks in {
-        "fig08": (TARGET,),
-        "tab01": OTHERS,
-        "tab02": OTHERS,
-    }.items():
-        mine = facts | _facts(run.rows, networks)
-        found |= {
-            c: Evidence(s, facts=mine, lacks="" if s else "the networks did not run")
-            for c, s in found.items()
-            if c.startswith(claim)
-        }
-    return {f"bico-{claim}": value for claim, value in found.items()}
+            mine = settings.setdefault(claim, {})
+            mine |= {(name, *setting): values for setting, values in gaps.items()}
+    data = sorted(about["data"].removesuffix("_full") for about in sets.values())
+    facts = {"data": ", ".join(data)}
+    of_target = facts | _facts(run.rows, (TARGET,))
+    of_others = facts | _facts(run.rows, OTHERS)
+    found = {}
+    for claim, values in settings.items():
+        mine = of_target if claim.startswith("fig08") else of_others
+        lacks = "" if values else "the networks did not run"
+        found[f"bico-{claim}"] = Evidence(values, facts=mine, lacks=lacks)
+    return found
 
 
 def _of_one_set(rows, many):
+    """Claim -> leads on one data set, of which `many` is a share; no leads where a method or a
+    network did not run."""
     n = rows["size"].max()
     last = rows.loc[rows.method != "full", "size"].max()
     at_end = rows[(rows["size"] == last) & (rows.method != "full")]
-    curve = rows[(rows.network == TARGET) & ~rows.method.isin(["full", "bico joint"])]
-    ends = rows[
-        (rows.network == TARGET)
-        & ((rows["size"] == n) | (rows.method == "bico") & (rows["size"] == last))
-    ]
+    of_target = rows[rows.network == TARGET]
+    curve = of_target[~of_target.method.isin(["full", "bico joint"])]
+    is_largest = (of_target.method == "bico") & (of_target["size"] == last)
+    ends = of_target[is_largest | (of_target["size"] == n)]
 
     def lead(
         part,
@@ -300,13 +301,12 @@ def _of_one_set(rows, many):
             by=list(by),
         )
 
+    smallest = curve[curve["size"] == curve["size"].min()]
     return {
         "fig08-compression": lead(ends, "bico", ["full"], by=["network"]),
         "fig08-above-simple": lead(curve, "bico", ["kcenter", "kmeans++"]),
         "fig08-like-forgetting": lead(curve[curve["size"] > many * n], "bico", ["forgetting"]),
-        "fig08-forgetting-below-uniform": lead(
-            curve[curve["size"] == curve["size"].min()], "uniform", ["forgetting"]
-        ),
+        "fig08-forgetting-below-uniform": lead(smallest, "uniform", ["forgetting"]),
         "tab01-transfer": lead(at_end, "bico", ["uniform", "kcenter"], OTHERS),
         "tab01-like-forgetting": lead(at_end, "bico", ["forgetting"], OTHERS),
         "tab02-joint": lead(at_end, "bico joint", ["bico"], OTHERS),
@@ -317,13 +317,11 @@ def _facts(rows, networks):
     """How many rows there are; whether coresets are small; a network's least training accuracy on
     all rows."""
     full = rows[rows.method == "full"]
-    share = (
-        rows[rows.method != "full"].groupby("set")["size"].max() / full.groupby("set")["size"].max()
-    )
+    largest = rows[rows.method != "full"].groupby("set")["size"].max()
+    share = largest / full.groupby("set")["size"].max()
     facts = {"half_of_the_rows": int((share <= 0.5).all()), "rows": int(full["size"].min())}
     full = full[full.network.isin(networks)]
     if full.empty:
         return facts
-    return facts | {
-        "train_accuracy": float(full.groupby(["set", "network"]).train_accuracy.mean().min())
-    }
+    means = full.groupby(["set", "network"]).train_accuracy.mean()
+    return facts | {"train_accuracy": float(means.min())}

@@ -4,7 +4,7 @@ from handful_papers.claims import Evidence
 from handful_papers.effects import paired_differences
 
 OTHERS = ("uniform", "max-entropy", "kcenter", "consistency", "badge")
-# as in the paper's table
+# The methods of the paper's table.
 ON_SPEECH_COMMANDS = ("uniform", "max-entropy", "kcenter", "badge")
 
 

@@ -13,7 +13,7 @@ from handful.dictionary.measurement_selector import recovery_error
 from handful_papers.bico.image_data import BRIGHTEST, SHAPES
 
 METHODS_SHOWN = ("random measurements", "approximate greedy", "bico", "bico quadratic")
-# atoms -> recoveries
+# Kind of atoms -> recoveries.
 PANELS = {
     "synthetic": ("L2", "L1"),
     "Gaussian": ("L1", "L2", "GM"),
@@ -34,10 +34,11 @@ class Task:
 
 def panels(images):
     """The settings of the sweep, one for each panel of the figure: names of task and recovery."""
-    names = {kind: kind if kind == "synthetic" else f"{images}, {kind}" for kind in PANELS}
-    return [
-        {"task": names[kind], "recovery": recovery} for kind in PANELS for recovery in PANELS[kind]
-    ]
+    settings = []
+    for kind, recoveries in PANELS.items():
+        task = kind if kind == "synthetic" else f"{images}, {kind}"
+        settings += [{"task": task, "recovery": recovery} for recovery in recoveries]
+    return settings
 
 
 def make_task(
@@ -65,8 +66,15 @@ def make_task(
     if name == "synthetic":
         return _synthetic_task(**synthetic, seed=seed, penalty=penalty)
     images, kind = name.split(", ")
+    model, X = generator(images, n_held, **vae)
     return _image_task(
-        images, kind, *generator(images, n_held, **vae), n_images, seed=seed, penalty=penalty
+        images,
+        kind,
+        model,
+        X,
+        n_images,
+        seed=seed,
+        penalty=penalty,
     )
 
 
@@ -82,21 +90,24 @@ def _synthetic_task(
     """Sparse random signals and Gaussian atoms (Section 5.6): a share of the values is not 0, and
     those are normal."""
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(2 * n, d)) * (rng.random((2 * n, d)) < share)
+    values = rng.normal(size=(2 * n, d))
+    X = values * (rng.random((2 * n, d)) < share)
     atoms = gaussian_atoms(m, d, rng=rng)
+    recoveries = {"L2": L2(penalty), "L1": L1(penalty)}
     return Task(
         "synthetic",
         X[:n],
         X[n:],
         atoms,
-        {"L2": L2(penalty), "L1": L1(penalty)},
+        recoveries,
     )
 
 
 def gaussian_atoms(m, d, *, rng, dtype=np.float64):
     """`m` random measurement vectors of length `d` with independent normal entries of variance 1 /
     d (Section 5.6)."""
-    return (rng.normal(size=(m, d)) / np.sqrt(d)).astype(dtype)
+    atoms = rng.normal(size=(m, d)) / np.sqrt(d)
+    return atoms.astype(dtype)
 
 
 def approximate_greedy(X, atoms, size):
@@ -106,16 +117,18 @@ def approximate_greedy(X, atoms, size):
     The baseline of Section 5.6. True greedy selection would have to recover all signals for each
     atom in each step.
     """
-    return np.argsort(-np.abs(X @ atoms.T).sum(axis=0, dtype=np.float64), kind="stable")[:size]
+    total = np.abs(X @ atoms.T).sum(axis=0, dtype=np.float64)
+    return np.argsort(-total, kind="stable")[:size]
 
 
 def image_pool(name):
     """Rows of pixels in [0, 1], float32, and the `Dataset` that they come from."""
     data = load(name)
-    return (data.X / np.float32(BRIGHTEST[name])).astype(np.float32), data
+    X = data.X / np.float32(BRIGHTEST[name])
+    return X.astype(np.float32), data
 
 
-# the tasks of a process share it
+# The tasks of a process share it.
 @cache
 def generator(images, n_held, *, latent, hidden, n_epochs):
     """A variational autoencoder, and the images that it was not trained on.
@@ -136,15 +149,12 @@ def generator(images, n_held, *, latent, hidden, n_epochs):
 
     pixels, _ = image_pool(images)
     order = np.random.default_rng(0).permutation(len(pixels))
-    options = dict(
+    vae = train_vae(
+        pixels[order[n_held:]],
         latent=latent,
         hidden=hidden,
         n_epochs=n_epochs,
         batch_size=64,
-    )
-    vae = train_vae(
-        pixels[order[n_held:]],
-        **options,
         rng=torch.Generator().manual_seed(0),
     )
     return vae, pixels[order[:n_held]]
@@ -171,12 +181,8 @@ def _image_task(
     rng = np.random.default_rng(seed)
     rows = rng.permutation(len(X))[: 2 * n]
     if kind == "Gaussian":
-        atoms = gaussian_atoms(
-            X.shape[1],
-            X.shape[1],
-            rng=rng,
-            dtype=np.float32,
-        )
+        d = X.shape[1]
+        atoms = gaussian_atoms(d, d, rng=rng, dtype=np.float32)
     else:
         atoms = wavelet_atoms(SHAPES[images][1:], dtype=np.float32)
     recoveries = {
@@ -200,25 +206,18 @@ def measurements(method, task, recovery, size, seed):
     """
     d = task.X.shape[1]
     if method == "random measurements":
+        rng = np.random.default_rng([seed, 12])
         return gaussian_atoms(
             size,
             d,
-            rng=np.random.default_rng([seed, 12]),
+            rng=rng,
             dtype=task.X.dtype,
         )
     if method == "approximate greedy":
         return task.atoms[approximate_greedy(task.X, task.atoms, size)]
     rule = {"bico": "linear", "bico quadratic": "quadratic"}[method]
-    return (
-        MeasurementSelector(
-            task.atoms,
-            recovery,
-            size=size,
-            rule=rule,
-        )
-        .fit(task.X)
-        .measurements_
-    )
+    selector = MeasurementSelector(task.atoms, recovery, size=size, rule=rule)
+    return selector.fit(task.X).measurements_
 
 
 def panel_rows(task, recovery, seed, *, sizes, **options):
@@ -239,23 +238,33 @@ def panel_rows(task, recovery, seed, *, sizes, **options):
     seen), energy (mean squared norm of the signals) and seconds (of the choice of the largest size)
     """
     signals = make_task(task, seed, **options)
-    energy = float((signals.X.astype(np.float64) ** 2).sum(axis=1).mean())
+    squares = signals.X.astype(np.float64) ** 2
+    energy = float(squares.sum(axis=1).mean())
     rows = []
     how = signals.recoveries[recovery]
     for method in METHODS_SHOWN:
         start = time.perf_counter()
-        A = measurements(method, signals, how, max(sizes), seed)
+        A = measurements(
+            method,
+            signals,
+            how,
+            max(sizes),
+            seed,
+        )
         seconds = time.perf_counter() - start
         for size in sizes:
+            few = A[:size]
             row = dict(
                 task=task,
                 recovery=recovery,
                 method=method,
                 size=size,
+                error=recovery_error(how, few, signals.X),
+                error_test=recovery_error(how, few, signals.X_test),
+                energy=energy,
+                seconds=seconds if size == max(sizes) else None,
             )
-            row |= dict(error=recovery_error(how, A[:size], signals.X))
-            row |= dict(error_test=recovery_error(how, A[:size], signals.X_test), energy=energy)
-            rows.append(row | dict(seconds=seconds if size == max(sizes) else None))
+            rows.append(row)
     return pd.DataFrame(rows)
 
 
@@ -263,7 +272,7 @@ def panel_rows(task, recovery, seed, *, sizes, **options):
 
 
 BASELINES = ("random measurements", "approximate greedy")
-# of the signals' energy: the error that a number of measurements is needed for
+# The share of the signals' energy that an error may be, for the number of measurements it takes.
 LEVEL = 0.3
 PANEL = ["task", "recovery"]
 
@@ -272,17 +281,22 @@ def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     rows = run.rows
     given = run.parameters
+    largest = rows["size"].max()
     run.facts.update(
-        atoms=given["n_atoms"], images=given["n_images"], generator_epochs=given["n_epochs"]
+        atoms=given["n_atoms"],
+        images=given["n_images"],
+        generator_epochs=given["n_epochs"],
+        largest_size=int(largest),
     )
-    run.facts.update(largest_size=int(rows["size"].max()))
     errors = rows.pivot_table(
         index=[*PANEL, "seed", "size"],
         columns="method",
         values="error",
     )
-    needed = rows["size"].where(rows.error <= LEVEL * rows.energy, rows["size"].max())
-    sizes = rows.assign(needed=needed).groupby([*PANEL, "seed", "method"]).needed.min().unstack()
+    reached = rows.error <= LEVEL * rows.energy
+    # Where no size suffices the largest counts.
+    needed = rows.assign(needed=rows["size"].where(reached, largest))
+    sizes = needed.groupby([*PANEL, "seed", "method"]).needed.min().unstack()
     return {
         "bico-fig12-error": _over_the_better(errors),
         "bico-fig12-compression": _over_the_better(sizes),
@@ -292,5 +306,6 @@ def evidence(run):
 def _over_the_better(wide):
     """BiCo's numbers over those of the better baseline, geometric mean over the sizes: panel ->
     ratios, one a seed."""
-    logs = np.log(wide["bico"] / wide[list(BASELINES)].min(axis=1)).groupby([*PANEL, "seed"]).mean()
-    return {panel: np.exp(of.to_numpy()) for panel, of in logs.groupby(PANEL)}
+    better = wide[list(BASELINES)].min(axis=1)
+    logs = np.log(wide["bico"] / better).groupby([*PANEL, "seed"]).mean()
+    return {panel: np.exp(of_panel.to_numpy()) for panel, of_panel in logs.groupby(PANEL)}

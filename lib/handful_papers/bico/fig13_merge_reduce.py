@@ -37,7 +37,8 @@ class Built:
     @property
     def name(self):
         """As the paper labels it: C1, C12, C1234."""
-        return "C" + "".join(str(i) for i in range(self.first, self.last + 1))
+        batches = range(self.first, self.last + 1)
+        return "C" + "".join(map(str, batches))
 
 
 def record_run(buffer, batches):
@@ -61,24 +62,20 @@ def record_run(buffer, batches):
     known = []
     for step, (X, y) in enumerate(batches, start=1):
         buffer.partial_fit(X, y)
-        ends = np.cumsum(buffer.slot_weights_)
-        now = [(int(end - weight + 1), int(end)) for end, weight in zip(ends, buffer.slot_weights_)]
+        weights = np.asarray(buffer.slot_weights_)
+        lasts = np.cumsum(weights)
+        firsts = lasts - weights + 1
+        now = list(zip(map(int, firsts), map(int, lasts)))
         ids = np.split(buffer.coreset_.indices, buffer.size * np.arange(1, len(now)))
         spans = dict(zip(now, ids))
-        built.append(Built(step, step, step, spans.get((step, step), np.empty(0, dtype=np.int64))))
+        newest = (step, step)
+        nothing = np.empty(0, dtype=np.int64)
+        built.append(Built(step, *newest, spans.get(newest, nothing)))
         for first, last in now:
-            if (first, last) not in known and (first, last) != (step, step):
-                before = [*known, (step, step)]
-                parents = tuple(s for s in before if first <= s[0] and s[1] <= last)
-                built.append(
-                    Built(
-                        step,
-                        first,
-                        last,
-                        spans[first, last],
-                        parents,
-                    )
-                )
+            if (first, last) not in known and (first, last) != newest:
+                before = [*known, newest]
+                parents = tuple(one for one in before if first <= one[0] and one[1] <= last)
+                built.append(Built(step, first, last, spans[first, last], parents))
         known = now
         held.append(now)
     return built, held
@@ -90,7 +87,8 @@ def drifting_stream(seed, n_steps, batch_size):
     batches = []
     for step in range(n_steps):
         X = rng.normal(size=(batch_size, 2)) * [1.0, 0.6] + [1.5 * step, 0.0]
-        y = (X[:, 1] + 0.3 * rng.normal(size=batch_size) > 0.4 * np.sin(X[:, 0])).astype(int)
+        height = X[:, 1] + 0.3 * rng.normal(size=batch_size)
+        y = (height > 0.4 * np.sin(X[:, 0])).astype(int)
         batches.append((X, y))
     return batches
 
@@ -99,7 +97,11 @@ def run(seed, *, n_steps, slots, batch_size, slot_size):
     """`record_run` of a buffer of bilevel coresets for logistic regression on a drifting stream."""
     selector = BilevelCoreset(Logistic(l2=0.01), weighting="binary")
     buffer = MergeReduce(
-        selector, size=slot_size, leaf_size=batch_size, n_slots=slots, random_state=seed
+        selector,
+        size=slot_size,
+        leaf_size=batch_size,
+        n_slots=slots,
+        random_state=seed,
     )
     return record_run(buffer, drifting_stream(seed, n_steps, batch_size))
 
@@ -108,16 +110,17 @@ def built_rows(seed, **options):
     """What `run` builds, a task of the sweep: a row for each coreset, with seed, step, coreset,
     weight and points."""
     built, _ = run(seed, **options)
-    return [
-        dict(
+    rows = []
+    for one in built:
+        row = dict(
             seed=seed,
-            step=b.step,
-            coreset=b.name,
-            weight=b.weight,
-            points=len(b.ids),
+            step=one.step,
+            coreset=one.name,
+            weight=one.weight,
+            points=len(one.ids),
         )
-        for b in built
-    ]
+        rows.append(row)
+    return rows
 
 
 def algorithm_3(slots, n_steps):
@@ -155,65 +158,90 @@ def draw(ax, built, held, step):
     built, held : from `record_run`
     step : int, from 1
     """
-    shown = [b for b in built if b.step <= step]
+    shown = sorted((one for one in built if one.step <= step), key=lambda one: one.weight)
     place = {}
-    for b in sorted(shown, key=lambda b: b.weight):
-        height = 1.0 + max((place[p][1] for p in b.parents), default=0.0)
-        place[b.first, b.last] = ((b.first + b.last) / 2, height)
-    top = max(y for _, y in place.values())
+    for one in shown:
+        below = max((place[parent][1] for parent in one.parents), default=0.0)
+        place[one.first, one.last] = ((one.first + one.last) / 2, 1.0 + below)
     boxes = {}
-
-    def join(lower, upper, style):
-        ends = dict(
-            patchA=lower.get_bbox_patch(), patchB=upper.get_bbox_patch(), shrinkA=0, shrinkB=0
-        )
-        look = dict(
-            arrowstyle=style,
-            lw=0.8,
-            color="#777777",
-            zorder=1,
-        )
-        ax.annotate("", upper.xyann, lower.xyann, arrowprops=ends | look)
-
-    for b in sorted(shown, key=lambda b: b.weight):
-        x, y = place[b.first, b.last]
-        face = "#c8c8c8" if (b.first, b.last) in held[step - 1] else "white"
-        weight = r"$\beta$" if b.weight == 1 else rf"${b.weight}\beta$"
-        box = dict(
-            boxstyle="round,pad=0.35",
-            facecolor=face,
-            edgecolor="#222222",
-            lw=0.7,
-        )
-        text = f"$C_{{{b.name[1:]}}}$, {weight}"
-        node = boxes[b.first, b.last] = ax.annotate(
-            text, (x, y), ha="center", va="center", bbox=box, zorder=2
-        )
-        beside = dict(
-            xycoords=node, xytext=(-8, 0), textcoords="offset points", ha="right", va="center"
-        )
-        ax.annotate(
-            str(b.step),
-            (0, 0.5),
-            fontsize=7,
-            color=REPRODUCED,
-            **beside,
-        )
-        if not b.parents:
-            blank = dict(boxstyle="round,pad=0.1", facecolor="white", edgecolor="none")
-            batch = ax.annotate(
-                f"$D_{b.first}$", (x, 0), ha="center", va="center", bbox=blank, zorder=2
-            )
-            join(batch, node, "->")
-        for parent in b.parents:
-            join(boxes[parent], node, "-")
-    ax.set(xlim=(0.4, max(b.last for b in shown) + 0.6), ylim=(-0.4, top + 0.6))
+    for one in shown:
+        span = (one.first, one.last)
+        node = _draw_node(ax, one, place[span], is_held=span in held[step - 1])
+        boxes[span] = node
+        if not one.parents:
+            _join(ax, _draw_batch(ax, one.first, place[span][0]), node, "->")
+        for parent in one.parents:
+            _join(ax, boxes[parent], node, "-")
+    top = max(height for _, height in place.values())
+    right = max(one.last for one in shown)
+    ax.set(xlim=(0.4, right + 0.6), ylim=(-0.4, top + 0.6))
     ax.axis("off")
+
+
+def _draw_node(ax, one, place, *, is_held):
+    """A coreset's box with its name and weight, and the step that built it beside it."""
+    weight = r"$\beta$" if one.weight == 1 else rf"${one.weight}\beta$"
+    box = dict(
+        boxstyle="round,pad=0.35",
+        facecolor="#c8c8c8" if is_held else "white",
+        edgecolor="#222222",
+        lw=0.7,
+    )
+    text = f"$C_{{{one.name[1:]}}}$, {weight}"
+    node = ax.annotate(
+        text,
+        place,
+        ha="center",
+        va="center",
+        bbox=box,
+        zorder=2,
+    )
+    ax.annotate(
+        str(one.step),
+        (0, 0.5),
+        fontsize=7,
+        color=REPRODUCED,
+        xycoords=node,
+        xytext=(-8, 0),
+        textcoords="offset points",
+        ha="right",
+        va="center",
+    )
+    return node
+
+
+def _draw_batch(ax, number, x):
+    blank = dict(boxstyle="round,pad=0.1", facecolor="white", edgecolor="none")
+    text = f"$D_{number}$"
+    return ax.annotate(
+        text,
+        (x, 0),
+        ha="center",
+        va="center",
+        bbox=blank,
+        zorder=2,
+    )
+
+
+def _join(ax, lower, upper, style):
+    """A line or an arrow from one box up to another."""
+    look = dict(
+        patchA=lower.get_bbox_patch(),
+        patchB=upper.get_bbox_patch(),
+        shrinkA=0,
+        shrinkB=0,
+        arrowstyle=style,
+        lw=0.8,
+        color="#777777",
+        zorder=1,
+    )
+    ax.annotate("", upper.xyann, lower.xyann, arrowprops=look)
 
 
 # --- which numbers decide the claims
 
 
+# The coresets that the figure shows.
 SHOWN = {*(f"C{i}" for i in range(1, 8)), "C12", "C34", "C56"}
 
 
@@ -233,9 +261,8 @@ def evidence(run):
         agree = [list(now.weight) == weights for now, weights in zip(held, printed)]
         right.append(100 * sum(agree) / len(agree))
         free_slots.append(given["slots"] - max(map(len, held)))
-        free_points.append(
-            given["slots"] * given["slot_size"] - max(now.points.sum() for now in held)
-        )
+        room = given["slots"] * given["slot_size"]
+        free_points.append(room - max(now.points.sum() for now in held))
     settings = {
         "coresets built, less the figure's": np.array(found) - len(SHOWN),
         "percent of the steps by Algorithm 3, less 100": np.array(right) - 100,
@@ -248,10 +275,11 @@ def evidence(run):
 def _held(built, step):
     """Rows of the slots after a step: of the coresets built so far, those that no larger one stands
     for."""
-    now = built[built.step <= step].assign(batches=lambda b: b.coreset.str[1:])
-    inside = [
-        # "12" in "1234"
-        any(own in other and own != other for other in now.batches)
-        for own in now.batches
-    ]
-    return now[[not one for one in inside]].sort_values("batches")
+    now = built[built.step <= step]
+    now = now.assign(batches=now.coreset.str[1:])
+
+    def is_merged(own):
+        # "12" lies in "1234".
+        return any(own in other and own != other for other in now.batches)
+
+    return now[~now.batches.map(is_merged)].sort_values("batches")

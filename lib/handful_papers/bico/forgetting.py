@@ -1,6 +1,7 @@
 """Rows that a classifier forgets while it is trained."""
 
 import numpy as np
+from handful.checks import Accepts
 from handful.coreset import Selector
 from scipy.special import softmax
 
@@ -19,7 +20,8 @@ def forgetting_events(correct):
     2019, Algorithm 1)
     """
     correct = np.asarray(correct, dtype=bool)
-    events = np.count_nonzero(correct[:-1] & ~correct[1:], axis=0).astype(np.float64)
+    forgotten = correct[:-1] & ~correct[1:]
+    events = np.count_nonzero(forgotten, axis=0).astype(np.float64)
     events[~correct.any(axis=0)] = np.inf
     return events
 
@@ -49,8 +51,7 @@ class ForgettingEvents(Selector):
     events_ : shape (n,), the `forgetting_events` of every row
     """
 
-    _needs_y = True
-    _takes_sparse = True
+    _accepts = Accepts("classes", sparse=True)
 
     def __init__(
         self, size=100, *, n_epochs=20, batch_size=32, learning_rate=1.0, random_state=None
@@ -65,7 +66,8 @@ class ForgettingEvents(Selector):
         present = np.flatnonzero(sample_weight)
         code = np.unique(y[present], return_inverse=True)[1]
         events = forgetting_events(self._train(X[present], code, rng))
-        order = np.lexsort([rng.random(len(present)), -events])[: self.size]
+        ties = rng.random(len(present))
+        order = np.lexsort([ties, -events])[: self.size]
         self.events_ = np.full(len(y), np.nan)
         self.events_[present] = events
         return present[order], np.full(self.size, sample_weight.sum() / self.size)
@@ -74,10 +76,9 @@ class ForgettingEvents(Selector):
         # Whether each row was classified correctly when its turn came, shape (epochs, n).
         n, d = X.shape
         X = X.astype(np.float64)
-        sq_norm = (
-            float(X.multiply(X).sum() if hasattr(X, "multiply") else np.einsum("ij,ij->", X, X)) / n
-        )
-        # 1 for the intercept
+        total = X.multiply(X).sum() if hasattr(X, "multiply") else np.einsum("ij,ij->", X, X)
+        sq_norm = float(total) / n
+        # The column of the intercept adds 1.
         step = self.learning_rate / (1.0 + sq_norm)
         W = np.zeros((d, code.max() + 1))
         b = np.zeros(code.max() + 1)

@@ -6,6 +6,7 @@ from handful.checks import ConvergenceError
 from handful.dictionary import Recovery
 from torch import nn
 from torch.func import jacfwd, vmap
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 from handful_papers.bico.training import train_epochs
 
@@ -24,8 +25,8 @@ class VAE(nn.Module):
     def __init__(self, d, *, latent=20, hidden=400):
         super().__init__()
         self.latent = latent
-        self.encoder = nn.Sequential(nn.Linear(d, hidden), nn.Tanh(), nn.Linear(hidden, 2 * latent))
-        self.decoder = nn.Sequential(nn.Linear(latent, hidden), nn.Tanh(), nn.Linear(hidden, d))
+        self.encoder = _one_hidden_layer(d, hidden, 2 * latent)
+        self.decoder = _one_hidden_layer(latent, hidden, d)
 
     def forward(self, z):
         """The rows, shape (n, d), in [0, 1], that codes z, shape (n, latent), stand for."""
@@ -34,15 +35,16 @@ class VAE(nn.Module):
     def loss(self, X, rng=None):
         """Negative evidence lower bound, in nats per row, with one draw of the codes."""
         mean, log_variance = self.encoder(X).chunk(2, dim=1)
-        noise = torch.randn(
-            mean.shape,
-            generator=rng,
-            dtype=mean.dtype,
-        )
+        noise = torch.randn(mean.shape, generator=rng, dtype=mean.dtype)
         logits = self.decoder(mean + noise * torch.exp(log_variance / 2))
-        missed = nn.functional.binary_cross_entropy_with_logits(logits, X, reduction="none").sum(1)
-        divergence = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(1)
+        missed = binary_cross_entropy_with_logits(logits, X, reduction="none").sum(1)
+        twice = mean.square() + log_variance.exp() - 1 - log_variance
+        divergence = 0.5 * twice.sum(1)
         return (missed + divergence).mean()
+
+
+def _one_hidden_layer(inputs, hidden, outputs):
+    return nn.Sequential(nn.Linear(inputs, hidden), nn.Tanh(), nn.Linear(hidden, outputs))
 
 
 def train_vae(
@@ -71,16 +73,18 @@ def train_vae(
     """
     X = torch.as_tensor(np.asarray(X, dtype=np.float32))
     with torch.random.fork_rng(devices=[]):
-        # layers draw their weights from the global generator only
+        # Layers draw their weights from the global generator only.
         torch.set_rng_state(rng.get_state())
         model = VAE(X.shape[1], latent=latent, hidden=hidden)
-    options = dict(
+    train_epochs(
+        lambda rows: model.loss(X[rows], rng),
+        model.parameters(),
+        len(X),
         n_epochs=n_epochs,
         batch_size=batch_size,
         learning_rate=learning_rate,
         rng=rng,
     )
-    train_epochs(lambda rows: model.loss(X[rows], rng), model.parameters(), len(X), **options)
     return model.requires_grad_(False).eval()
 
 
@@ -118,29 +122,30 @@ class Generative(Recovery):
     @torch.no_grad()
     def recover(self, A, measured, state=None):
         """Estimates, shape (n, d), and codes, a tensor of shape (n, p); see `Recovery`."""
-        A, measured = (
-            torch.as_tensor(np.ascontiguousarray(a), dtype=self._dtype()) for a in (A, measured)
-        )
-        start = (
-            torch.zeros((len(measured), self.generator.latent), dtype=A.dtype)
-            if state is None
-            else state
-        )
-        codes = self._descend(A, measured, start)
+        A = self._tensor(A)
+        measured = self._tensor(measured)
+        if state is None:
+            state = torch.zeros((len(measured), self.generator.latent), dtype=A.dtype)
+        codes = self._descend(A, measured, state)
         return self.generator(codes).numpy(), codes
 
     @torch.no_grad()
-    def scores(self, A, atoms, errors, state, *, quadratic):
+    def scores(
+        self,
+        A,
+        atoms,
+        errors,
+        state,
+        *,
+        quadratic,
+    ):
         """Scores, shape (m,); see `Recovery`."""
-        A, atoms, errors = (
-            torch.as_tensor(np.ascontiguousarray(a), dtype=self._dtype())
-            for a in (A, atoms, errors)
-        )
+        A, atoms, errors = map(self._tensor, (A, atoms, errors))
         _, jacobian = self._linearised(state)
         total = torch.zeros(len(atoms), dtype=torch.float64)
         roots, _ = self._factor(A, jacobian)
         for J, root, e in zip(jacobian, roots, errors):
-            # B^-1 is half^T half: (p, d)
+            # B^-1 is half^T half, where half has shape (p, d).
             half = torch.linalg.solve_triangular(root, J.T, upper=False)
             pull = atoms @ e
             slope = 2 * pull * (atoms @ (half.T @ (half @ e)))
@@ -152,8 +157,10 @@ class Generative(Recovery):
             total += slope
         return total.numpy()
 
-    def _dtype(self):
-        return next(self.generator.parameters()).dtype
+    def _tensor(self, values):
+        """An array as a tensor of the generator's type."""
+        dtype = next(self.generator.parameters()).dtype
+        return torch.as_tensor(np.ascontiguousarray(values), dtype=dtype)
 
     def _linearised(self, codes):
         """Signals (n, d) and Jacobians (n, d, p) of the generator."""
@@ -180,13 +187,14 @@ class Generative(Recovery):
         return root, seen
 
     def _objective(self, A, measured, codes, signals):
-        return (measured - signals @ A.T).square().sum(1) + self.l2 * codes.square().sum(1)
+        missed = (measured - signals @ A.T).square().sum(1)
+        return missed + self.l2 * codes.square().sum(1)
 
     def _descend(self, A, measured, codes):
         codes = codes.clone()
         objective = self._objective(A, measured, codes, self.generator(codes))
         damping = torch.full((len(codes),), float(self.l2), dtype=codes.dtype)
-        # the signals that are not done
+        # The signals that are not done.
         going = torch.arange(len(codes))
         for _ in range(self.max_iter):
             if not len(going):
@@ -195,14 +203,18 @@ class Generative(Recovery):
             b = measured[going]
             signals, jacobian = self._linearised(z)
             root, seen = self._factor(A, jacobian, damping[going])
-            slope = (seen.mT @ (b - signals @ A.T)[:, :, None])[:, :, 0] - self.l2 * z
-            tried = z + torch.cholesky_solve(slope[:, :, None], root)[:, :, 0]
+            missed = b - signals @ A.T
+            slope = (seen.mT @ missed[:, :, None])[:, :, 0] - self.l2 * z
+            step = torch.cholesky_solve(slope[:, :, None], root)[:, :, 0]
+            tried = z + step
             before = objective[going]
             found = self._objective(A, b, tried, self.generator(tried))
             better = found < before
             codes[going] = torch.where(better[:, None], tried, z)
             objective[going] = torch.where(better, found, before)
-            damping[going] = torch.where(better, damping[going] / 4, damping[going] * 8)
-            rests = torch.where(better, before - found <= self.tol * before, damping[going] > 1e6)
+            now = torch.where(better, damping[going] / 4, damping[going] * 8)
+            damping[going] = now
+            # A signal is done when a step gains too little, or when none is short enough to gain.
+            rests = torch.where(better, before - found <= self.tol * before, now > 1e6)
             going = going[~rests]
         return codes

@@ -9,19 +9,19 @@ from handful.bilevel import BilevelCoreset, Forward, GaussianMixture
 from handful.sensitivity.gmm import MixtureSensitivity
 from scipy.optimize import linear_sum_assignment
 
-# components, of the data and of the model
+# The number of components, of the data and of the model.
 K = 5
-# random points from which the paper's selection starts
+# Random points from which the paper's selection starts.
 N_START = 10
 METHODS_SHOWN = ("uniform", "sensitivity", "bico", "bico quadratic")
 _RULE = {"bico": "linear", "bico quadratic": "quadratic"}
-# ranges of the standard deviations along the two axes of a component, concentration of the
-# Dirichlet weights
+# Ranges of the standard deviations along the two axes of a component, and the concentration of the
+# Dirichlet weights.
 LAWS = {
     "separated": ((0.35, 0.84), (0.14, 0.42), 5.0),
     "elongated": ((0.5, 1.2), (0.2, 0.6), 5.0),
     "round": ((0.3, 0.7), (0.3, 0.7), 5.0),
-    # as elongated, and the rarest component has about 4 % of the points
+    # It is elongated, and the rarest component has about 4 % of the points.
     "rare": ((0.5, 1.2), (0.2, 0.6), 1.0),
     "overlapping": ((0.8, 1.92), (0.32, 0.96), 5.0),
 }
@@ -45,11 +45,14 @@ def make_data(n, law="elongated", *, rng):
         centre = rng.uniform(-4, 4, 2)
         if all(np.linalg.norm(centre - other) > 2.5 for other in centres):
             centres.append(centre)
-    component = rng.choice(K, n, p=rng.dirichlet(np.full(K, concentration)))
+    weights = rng.dirichlet(np.full(K, concentration))
+    component = rng.choice(K, n, p=weights)
     X = np.empty((n, 2))
     for j, centre in enumerate(centres):
         angle = rng.uniform(0, np.pi)
-        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        cosine = np.cos(angle)
+        sine = np.sin(angle)
+        turn = np.array([[cosine, -sine], [sine, cosine]])
         scale = turn * [rng.uniform(*long), rng.uniform(*short)]
         own = component == j
         X[own] = centre + rng.normal(size=(own.sum(), 2)) @ scale.T
@@ -58,7 +61,9 @@ def make_data(n, law="elongated", *, rng):
 
 def fit(mixture, X, weights=None):
     """Parameters of the mixture fitted to weighted rows from scratch, as every subset is judged."""
-    weights = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=float)
+    if weights is None:
+        weights = np.ones(len(X))
+    weights = np.asarray(weights, dtype=float)
     return mixture.solve(X, None, weights / weights.sum())
 
 
@@ -72,18 +77,37 @@ def select(method, mixture, X, size, *, seed):
     if method == "uniform":
         return UniformCoreset(size, random_state=seed).fit(X)
     if method == "sensitivity":
-        return MixtureSensitivity(
-            size,
-            n_components=mixture.n_components,
-            random_state=seed,
-        ).fit(X)
-    options = dict(
-        rule=_RULE[method], weighting="binary", strategy=Forward(n_start=N_START), random_state=seed
+        n_components = mixture.n_components
+        return MixtureSensitivity(size, n_components=n_components, random_state=seed).fit(X)
+    return _bilevel(
+        method,
+        mixture,
+        size,
+        N_START,
+        seed,
+    ).fit(X)
+
+
+def _bilevel(method, mixture, size, n_start, seed):
+    return BilevelCoreset(
+        mixture,
+        size=size,
+        rule=_RULE[method],
+        weighting="binary",
+        strategy=Forward(n_start=n_start),
+        random_state=seed,
     )
-    return BilevelCoreset(mixture, size=size, **options).fit(X)
 
 
-def error_rows(seed, *, law, n, sizes, n_draws, **mixture):
+def error_rows(
+    seed,
+    *,
+    law,
+    n,
+    sizes,
+    n_draws,
+    **mixture,
+):
     """Errors of mixtures fitted to every method's subsets of one data set: a task of the sweep.
 
     Parameters
@@ -104,52 +128,51 @@ def error_rows(seed, *, law, n, sizes, n_draws, **mixture):
     mixture = GaussianMixture(K, **mixture)
     X = make_data(n, law, rng=np.random.default_rng(seed))
     full = nll(mixture, fit(mixture, X), X)
-    rows = [
-        dict(
-            method="full",
-            size=len(X),
-            nll=full,
-            error=0.0,
+    of_all = dict(
+        method="full",
+        size=len(X),
+        nll=full,
+        error=0.0,
+    )
+    rows = [of_all]
+
+    def add(method, size, loss):
+        row = dict(
+            method=method,
+            size=size,
+            nll=loss,
+            error=loss / full - 1,
         )
-    ]
-    work = [(m, None) for m in METHODS_SHOWN if m in _RULE]
-    work += [(m, size) for m in METHODS_SHOWN if m not in _RULE for size in sizes]
-    for method, size in work:
-        # prefixes of the largest selection are the smaller ones
-        if size is None:
-            chosen = select(
+        rows.append(row)
+
+    for method in METHODS_SHOWN:
+        if method in _RULE:
+            # Prefixes of the largest selection are the smaller ones.
+            largest = select(
                 method,
                 mixture,
                 X,
                 max(sizes),
                 seed=seed,
-            ).indices_
-            losses = {m: nll(mixture, fit(mixture, X[chosen[:m]]), X) for m in sizes}
-        else:
-            draws = [
-                select(
-                    method,
-                    mixture,
-                    X,
-                    size,
-                    seed=1000 * seed + i,
-                )
-                for i in range(n_draws)
-            ]
-            losses = {
-                size: np.mean(
-                    [nll(mixture, fit(mixture, X[d.indices_], d.weights_), X) for d in draws]
-                )
-            }
-        rows += [
-            dict(
-                method=method,
-                size=m,
-                nll=value,
-                error=value / full - 1,
             )
-            for m, value in losses.items()
-        ]
+            for size in sizes:
+                few = X[largest.indices_[:size]]
+                add(method, size, nll(mixture, fit(mixture, few), X))
+    for method in METHODS_SHOWN:
+        if method not in _RULE:
+            for size in sizes:
+                losses = []
+                for i in range(n_draws):
+                    drawn = select(
+                        method,
+                        mixture,
+                        X,
+                        size,
+                        seed=1000 * seed + i,
+                    )
+                    theta = fit(mixture, X[drawn.indices_], drawn.weights_)
+                    losses.append(nll(mixture, theta, X))
+                add(method, size, np.mean(losses))
     return pd.DataFrame(rows)
 
 
@@ -202,14 +225,23 @@ def component_errors(mixture, theta, reference, n_features=2):
     sq_dist = ((means[:, None] - means_0) ** 2).sum(axis=2)
     own, other = linear_sum_assignment(sq_dist)
     off = np.linalg.norm(covariances[own] - covariances_0[other], axis=(1, 2))
+    sizes = np.linalg.norm(covariances_0[other], axis=(1, 2))
     return {
         "mean_error": float(np.sqrt(sq_dist[own, other].mean())),
-        "covariance_error": float((off / np.linalg.norm(covariances_0[other], axis=(1, 2))).mean()),
+        "covariance_error": float((off / sizes).mean()),
         "weight_error": float(np.abs(pi[own] - pi_0[other]).mean()),
     }
 
 
-def component_rows(seed, *, law, n, sizes, methods, **mixture):
+def component_rows(
+    seed,
+    *,
+    law,
+    n,
+    sizes,
+    methods,
+    **mixture,
+):
     """Errors of the components themselves on one data set, a task of the sweep: one row per
     (method, size).
 
@@ -231,14 +263,8 @@ def component_rows(seed, *, law, n, sizes, methods, **mixture):
         for size in sizes:
             theta = fit(mixture, X[chosen[:size]])
             error = nll(mixture, theta, X) / full - 1
-            rows.append(
-                dict(
-                    method=method,
-                    size=size,
-                    error=error,
-                    **component_errors(mixture, theta, reference),
-                )
-            )
+            row = dict(method=method, size=size, error=error)
+            rows.append(row | component_errors(mixture, theta, reference))
     return pd.DataFrame(rows)
 
 
@@ -259,11 +285,14 @@ def one_gaussian(X, subsets, prior=1e-3):
     rows = X[np.asarray(subsets)]
     means = rows.mean(axis=1)
     centred = rows - means[:, None]
-    covariances = centred.swapaxes(1, 2) @ centred / rows.shape[1] + prior * np.eye(X.shape[1])
+    scatter = centred.swapaxes(1, 2) @ centred / rows.shape[1]
+    covariances = scatter + prior * np.eye(X.shape[1])
     covariances /= 1 + prior
     off = X - means[:, None]
-    sq_dist = np.einsum("knd,kde,kne->kn", off, np.linalg.inv(covariances), off).mean(axis=1)
-    return 0.5 * (sq_dist + np.linalg.slogdet(2 * np.pi * covariances)[1]), covariances
+    precisions = np.linalg.inv(covariances)
+    sq_dist = np.einsum("knd,kde,kne->kn", off, precisions, off).mean(axis=1)
+    _, log_volume = np.linalg.slogdet(2 * np.pi * covariances)
+    return 0.5 * (sq_dist + log_volume), covariances
 
 
 def exact_rows(seed, *, n=12, size=4, n_start=2):
@@ -282,28 +311,21 @@ def exact_rows(seed, *, n=12, size=4, n_start=2):
     X = rng.normal(size=(n, 2)) @ [[1.0, 0.3], [0.0, 0.4]]
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     every = np.array(list(combinations(range(n), size)))
-    chosen = {"best": every[[one_gaussian(X, every)[0].argmin()]], "random": every}
+    chosen = {"best": _best_of(X, every), "random": every}
     for method in _RULE:
-        options = dict(
-            rule=_RULE[method],
-            weighting="binary",
-            strategy=Forward(n_start=n_start),
-            random_state=seed,
+        selector = _bilevel(
+            method,
+            GaussianMixture(1, n_init=1),
+            size,
+            n_start,
+            seed,
         )
-        chosen[method] = (
-            BilevelCoreset(
-                GaussianMixture(1, n_init=1),
-                size=size,
-                **options,
-            )
-            .fit(X)
-            .indices_[None]
-        )
+        chosen[method] = selector.fit(X).indices_[None]
     greedy = chosen["bico"][:, :n_start]
     while greedy.shape[1] < size:
         others = np.setdiff1d(np.arange(n), greedy)[:, None]
-        tried = np.hstack([np.repeat(greedy, len(others), axis=0), others])
-        greedy = tried[[one_gaussian(X, tried)[0].argmin()]]
+        held = np.repeat(greedy, len(others), axis=0)
+        greedy = _best_of(X, np.hstack([held, others]))
     chosen["exact greedy"] = greedy
     rows = []
     (full,), (reference,) = one_gaussian(X, [range(n)])
@@ -311,9 +333,18 @@ def exact_rows(seed, *, n=12, size=4, n_start=2):
         loss, covariances = one_gaussian(X, subsets)
         off = np.linalg.norm(covariances - reference, axis=(1, 2)) / np.linalg.norm(reference)
         volume = np.sqrt(np.linalg.det(covariances) / np.linalg.det(reference))
-        errors = dict(excess_loss=loss - full, covariance_error=off, volume=volume)
-        rows.append(
-            dict(seed=seed, method=method)
-            | {name: float(np.median(v)) for name, v in errors.items()}
+        row = dict(
+            seed=seed,
+            method=method,
+            excess_loss=float(np.median(loss - full)),
+            covariance_error=float(np.median(off)),
+            volume=float(np.median(volume)),
         )
+        rows.append(row)
     return rows
+
+
+def _best_of(X, subsets):
+    """The subset whose Gaussian has the least loss of all rows, shape (1, m)."""
+    losses, _ = one_gaussian(X, subsets)
+    return subsets[[losses.argmin()]]

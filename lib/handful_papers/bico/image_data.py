@@ -1,7 +1,7 @@
 """The images of the bilevel paper: what a row of pixels is, and how networks are usually given
 it."""
 
-# channels, height, width
+# Channels, height and width of an image.
 SHAPES = {
     "digits": (1, 8, 8),
     "mnist": (1, 28, 28),

@@ -6,16 +6,11 @@ from torch import nn
 
 from handful_papers.bico.classifiers import WideResNet
 
-# VGG16 (Simonyan and Zisserman 2015): channels of the 3 x 3 convolutions, blocks end in max-pooling
-VGG16 = (
-    (64, 64),
-    (128, 128),
-    (256, 256, 256),
-    (512, 512, 512),
-    (512, 512, 512),
-)
-# MobileNetV2 (Sandler et al. 2018): expansion, channels, blocks, stride; the first strides are 1,
-# as is usual for images of 32 x 32
+# Channels of the 3 x 3 convolutions of VGG16 (Simonyan and Zisserman 2015), block by block; a block
+# ends in max-pooling.
+VGG16 = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
+# Expansion, channels, blocks and stride of the stages of MobileNetV2 (Sandler et al. 2018); the
+# first strides are 1, as is usual for images of 32 x 32.
 MOBILENET_V2 = (
     (1, 16, 1, 1),
     (6, 24, 2, 1),
@@ -44,9 +39,12 @@ def vgg16(n_classes, in_channels, height, width=1.0):
         if height > 1:
             layers.append(nn.MaxPool2d(2))
             height //= 2
-    return nn.Sequential(
-        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, n_classes)
-    )
+    layers += [
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(before, n_classes),
+    ]
+    return nn.Sequential(*layers)
 
 
 class _Inverted(nn.Module):
@@ -56,25 +54,16 @@ class _Inverted(nn.Module):
     def __init__(self, before, after, expansion, stride):
         super().__init__()
         wide = before * expansion
-        layers = (
-            []
-            if expansion == 1
-            else [
+        layers = []
+        if expansion > 1:
+            layers += [
                 nn.Conv2d(before, wide, 1, bias=False),
                 nn.BatchNorm2d(wide),
                 nn.ReLU6(),
             ]
-        )
+        each_channel = dict(stride=stride, padding=1, groups=wide)
         layers += [
-            nn.Conv2d(
-                wide,
-                wide,
-                3,
-                stride=stride,
-                padding=1,
-                groups=wide,
-                bias=False,
-            ),
+            nn.Conv2d(wide, wide, 3, **each_channel, bias=False),
             nn.BatchNorm2d(wide),
             nn.ReLU6(),
             nn.Conv2d(wide, after, 1, bias=False),
@@ -98,15 +87,19 @@ def mobilenet_v2(n_classes, in_channels, width=1.0):
     for expansion, channels, blocks, stride in MOBILENET_V2:
         for block in range(blocks):
             after = _channels(channels, width)
-            layers.append(_Inverted(before, after, expansion, stride if block == 0 else 1))
+            own_stride = stride if block == 0 else 1
+            layers.append(_Inverted(before, after, expansion, own_stride))
             before = after
     last = _channels(1280, width)
     layers += [
         nn.Conv2d(before, last, 1, bias=False),
         nn.BatchNorm2d(last),
         nn.ReLU6(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(last, n_classes),
     ]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(last, n_classes))
+    return nn.Sequential(*layers)
 
 
 def _channels(channels, width):
@@ -148,7 +141,8 @@ def network_title(name):
     """A name of `image_network` as pictures show it, in two lines where a factor is part of it."""
     kind, *numbers = name.split("-")
     title = {"wrn": "WRN", "vgg16": "VGG16", "mobilenetv2": "MobileNetV2"}[kind]
-    return "-".join([title, *numbers]) if kind == "wrn" else "\nchannels x ".join([title, *numbers])
+    between = "-" if kind == "wrn" else "\nchannels x "
+    return between.join([title, *numbers])
 
 
 def shift_and_flip(shape, *, pad, flip):
@@ -169,9 +163,8 @@ def shift_and_flip(shape, *, pad, flip):
         down, right = torch.randint(2 * pad + 1, (2, n), generator=generator)
         across = torch.arange(width).expand(n, width)
         if flip:
-            across = torch.where(
-                torch.rand(n, 1, generator=generator) < 0.5, across.flip(1), across
-            )
+            mirrored = torch.rand(n, 1, generator=generator) < 0.5
+            across = torch.where(mirrored, across.flip(1), across)
         rows = (down[:, None] + torch.arange(height)).to(X.device)
         columns = (right[:, None] + across).to(X.device)
         every = torch.arange(n, device=X.device)[:, None, None]

@@ -37,8 +37,8 @@ class KeptForward(Forward):
             held = len(model)
             until = min(size, len(model) + self.rounds * self.batch_size)
             rows = part(f"{self.name} to {until}", partial(self._rows, model, until, options))
-            # found from before
             if len(model) == held:
+                # They were found before the task was killed.
                 model.add_rows(rows)
                 options["bar"].update(len(rows))
 

@@ -17,11 +17,11 @@ from handful_papers.bico.forgetting import ForgettingEvents
 from handful_papers.bico.kept_forward import KeptForward
 from handful_papers.tasks import part
 
-# from which the one that validates best on all data is taken
+# The one that validates best on all data is taken.
 PENALTIES = (1e-6, 1e-5, 1e-4, 1e-3)
-# Figure 3, beside batches
+# The methods of Figure 3, beside batches.
 VARIANTS = ("uniform", "bico", "bico elimination", "bico exchange", "bico regularised")
-# Figure 7
+# The methods of Figure 7.
 COMPARED = (
     "uniform",
     "kmeans++",
@@ -33,7 +33,7 @@ COMPARED = (
 
 BASELINES = {"uniform": UniformCoreset, "kmeans++": KMeansPlusPlus, "forgetting": ForgettingEvents}
 
-# of forward selection in a part of its task: minutes, for tens of thousands of rows
+# Rounds of forward selection in a part of its task: minutes, for tens of thousands of rows.
 ROUNDS = 100
 
 _PREPARED = ("n_rows", "n_test", "n_train", "n_validation", "n_landmarks", "side", "gamma")
@@ -81,10 +81,11 @@ def method_rows(
     data, l2 = prepare(dataset, about, seed)
     if method == "full":
         return full_data(data, l2)
+    sizes = sizes_of(data, shares)
     variants = Variants(
         data,
         l2,
-        sizes_of(data, shares),
+        sizes,
         seed=seed,
         outer=about["outer"],
     )
@@ -96,7 +97,8 @@ def method_rows(
         "bico exchange": variants.exchange,
         "bico regularised": partial(variants.regularised, path),
     }
-    return score(data, l2, method, coresets.get(method, partial(variants.baseline, method))())
+    choose = coresets.get(method, partial(variants.baseline, method))
+    return score(data, l2, method, choose())
 
 
 def prepare(dataset, about, seed):
@@ -113,21 +115,24 @@ def prepare(dataset, about, seed):
     -------
     Split, float
     """
-    return _prepare(dataset, seed, *(about[key] for key in _PREPARED), about.get("device"))
+    numbers = [about[key] for key in _PREPARED]
+    return _prepare(dataset, seed, *numbers, about.get("device"))
 
 
-# the tasks of all methods share it
+# The tasks of all methods share it.
 @cache
 def _prepare(
     dataset, seed, n_rows, n_test, n_train, n_validation, n_landmarks, side, gamma, device
 ):
-    options = dict(
+    data = image_features(
+        dataset,
+        n_train=n_rows,
+        n_test=n_test,
         n_landmarks=n_landmarks,
         side=side or None,
         gamma=gamma or None,
         device=device,
     )
-    data = image_features(dataset, n_train=n_rows, n_test=n_test, **options)
     data = split(data, n_train=n_train, n_validation=n_validation, seed=seed)
     return data, choose_penalty(data)
 
@@ -152,8 +157,8 @@ def train(X, y, weights, l2, classes):
     weights : shape (s,), relative to each other; the penalty is `l2` beside the weighted mean loss
     classes : number of classes, some of which may be missing in y
     """
-    # a class without a point would drive its free intercept to minus infinity: a penalised one
-    # stays
+    # A class without a point would drive its free intercept to minus infinity: a penalised one
+    # stays finite.
     problem = Logistic(l2, penalise_intercept=len(np.unique(y)) < classes)
     targets = problem.encode(np.eye(classes)[y])
     rows = OuterRows(
@@ -171,9 +176,14 @@ def evaluate(theta, data):
     parameters."""
     Z = data.X @ theta[:-1] + theta[-1]
     top = Z.max(axis=1)
-    loss = np.log(np.exp(Z - top[:, None]).sum(axis=1)) + top - Z[np.arange(len(Z)), data.y]
-    right = np.argmax(data.X_test @ theta[:-1] + theta[-1], axis=1) == data.y_test
+    own = Z[np.arange(len(Z)), data.y]
+    loss = np.log(np.exp(Z - top[:, None]).sum(axis=1)) + top - own
+    right = _predicted(theta, data.X_test) == data.y_test
     return {"test_accuracy": 100.0 * float(right.mean()), "train_loss": float(loss.mean())}
+
+
+def _predicted(theta, X):
+    return np.argmax(X @ theta[:-1] + theta[-1], axis=1)
 
 
 def choose_penalty(data, penalties=PENALTIES):
@@ -189,9 +199,8 @@ def choose_penalty(data, penalties=PENALTIES):
             l2,
             classes,
         )
-        scores[l2] = float(
-            np.mean(np.argmax(data.X_val @ theta[:-1] + theta[-1], axis=1) == data.y_val)
-        )
+        right = _predicted(theta, data.X_val) == data.y_val
+        scores[l2] = float(right.mean())
     return max(scores, key=lambda l2: (scores[l2], l2))
 
 
@@ -257,11 +266,11 @@ class Variants:
     def forward_weighted(self):
         """Forward selection one by one; at each size, the weights that make training on the chosen
         best on all rows."""
-        forward = {m: indices for m, (indices, _) in self.forward().items()}
-        return {
-            m: (chosen, final_weights(self.holding(chosen, weighted=True)))
-            for m, chosen in forward.items()
-        }
+        found = {}
+        for m, (chosen, _) in self.forward().items():
+            held = self.holding(chosen, weighted=True)
+            found[m] = (chosen, final_weights(held))
+        return found
 
     def exchange(self):
         """200 exchanges of 1 % of the points, for each size by itself."""
@@ -288,16 +297,15 @@ class Variants:
         strategy = Elimination(max(1, len(self.data) // 225))
 
         def drop(m):
+            options = dict(rule="linear", weighting="binary", labels=self.data.y)
             with tqdm(disable=True) as bar:
-                strategy.run(
-                    model, m, rule="linear", weighting="binary", labels=self.data.y, bar=bar
-                )
+                strategy.run(model, m, **options, bar=bar)
             return np.array(model.indices)
 
         for m in reversed(self.sizes):
             left = part(f"elimination to {m}", lambda m=m: drop(m))
-            # found from before
             if len(model) > m:
+                # They were left before the task was killed.
                 model.drop_rows(~np.isin(model.indices, left))
             out[m] = (left, np.ones(m))
         return out
@@ -307,9 +315,11 @@ class Variants:
 
         def path():
             model = self.holding(range(len(self.data)), weighted=True)
-            return list(Regularised(**(options or {})).path(model, self.sizes, watch=watch))
+            strategy = Regularised(**(options or {}))
+            return list(strategy.path(model, self.sizes, watch=watch))
 
-        return {m: (indices, weights) for m, indices, weights in part("regularised", path)}
+        halts = part("regularised", path)
+        return {m: (indices, weights) for m, indices, weights in halts}
 
 
 def score(data, l2, method, chosen):
@@ -324,15 +334,14 @@ def score(data, l2, method, chosen):
     rows = []
     for m, (indices, weights) in chosen.items():
         held = weights > 0
-        theta = train(
-            data.X[indices[held]],
-            data.y[indices[held]],
-            weights[held],
-            l2,
-            classes,
-        )
+        few = indices[held]
+        theta = train(data.X[few], data.y[few], weights[held], l2, classes)
         row = dict(
-            method=method, size=m, share=100.0 * m / len(data), n_positive=int(held.sum()), l2=l2
+            method=method,
+            size=m,
+            share=100.0 * m / len(data),
+            n_positive=int(held.sum()),
+            l2=l2,
         )
         rows.append(row | evaluate(theta, data))
     return rows
@@ -340,7 +349,9 @@ def score(data, l2, method, chosen):
 
 def full_data(data, l2):
     """The row of training on everything."""
-    return score(data, l2, "full", {len(data): (np.arange(len(data)), np.ones(len(data)))})
+    n = len(data)
+    every = (np.arange(n), np.ones(n))
+    return score(data, l2, "full", {n: every})
 
 
 def where_shown(rows):
@@ -351,9 +362,8 @@ def where_shown(rows):
     ----------
     rows : DataFrame with dataset, method, share and test_accuracy
     """
-    mean = rows.pivot_table(
-        index=["dataset", "share"], columns="method", values="test_accuracy"
-    ).reset_index()
+    keys = ["dataset", "share"]
+    mean = rows.pivot_table(index=keys, columns="method", values="test_accuracy").reset_index()
     behind = mean[mean["bico regularised"] < mean["bico"]].groupby("dataset").share.max()
     tried = mean.dropna(subset=["bico regularised", "bico"])
     tried = tried[tried.share > tried.dataset.map(behind).fillna(0.0)]

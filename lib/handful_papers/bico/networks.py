@@ -19,7 +19,7 @@ def small_cnn(shape=(1, 28, 28), classes=10, *, dropout=0.5):
     """
     layers = [nn.Unflatten(1, tuple(shape))]
     for before, after in ((shape[0], 32), (32, 64)):
-        # pooling before the ReLU is the same, and the ReLU then has a quarter of the pixels
+        # Pooling before the ReLU gives the same, and the ReLU then has a quarter of the pixels.
         layers += [
             nn.Conv2d(before, after, 5),
             nn.Dropout(dropout),

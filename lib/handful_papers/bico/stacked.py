@@ -104,19 +104,19 @@ class Runs:
         return self
 
     def _tensors(self, X, y, coefficients):
-        X, y, coefficients = (
-            torch.from_numpy(np.ascontiguousarray(a)).to(self.device) for a in (X, y, coefficients)
-        )
-        return X.float(), y.long(), coefficients.float()
+        given = (X, y, coefficients)
+        X, y, coefficients = (torch.from_numpy(np.ascontiguousarray(a)) for a in given)
+        X = X.to(self.device).float()
+        y = y.to(self.device).long()
+        return X, y, coefficients.to(self.device).float()
 
     def accuracy(self, X, y, *, block=1000):
         """Share of rows whose class is predicted, percent, shape (R,)."""
-        blocks = zip(torch.as_tensor(X).split(block), torch.as_tensor(y).split(block))
-        return (
-            100.0
-            * sum((self.logits(X).argmax(dim=2) == y).sum(dim=1) for X, y in blocks).numpy()
-            / len(X)
-        )
+        n_right = 0
+        for part, labels in zip(torch.as_tensor(X).split(block), torch.as_tensor(y).split(block)):
+            right = self.logits(part).argmax(dim=2) == labels
+            n_right = n_right + right.sum(dim=1)
+        return 100.0 * n_right.numpy() / len(X)
 
 
 class StackedMLP(Runs):
@@ -151,16 +151,11 @@ class StackedMLP(Runs):
         self.parameters = []
         rng = np.random.default_rng([*self.seed, 0])
         for fan_in, fan_out in pairwise(widths):
-            # torch's defaults for a linear layer
+            # They are drawn as torch draws those of a linear layer.
             for shape in ((fan_in, fan_out), (1, fan_out)):
                 values = rng.uniform(-1, 1, shape).T / np.sqrt(fan_in)
-                self.parameters.append(
-                    torch.tensor(
-                        values,
-                        dtype=torch.float32,
-                        device=self.device,
-                    )[None]
-                )
+                parameter = torch.tensor(values, dtype=torch.float32, device=self.device)
+                self.parameters.append(parameter[None])
         self.repeat(n_runs)
 
     def repeat(self, times):
@@ -175,14 +170,18 @@ class StackedMLP(Runs):
         X_kept, y_kept, c_kept = kept or (None, nothing, nothing)
 
         def loss(X, y, factors, rng):
-            shapes = [(len(X) + y_kept.shape[1], p.shape[1]) for p in self.parameters[:4:2]]
-            masks = [_mask(rng, shape, self.dropout).to(self.device) for shape in shapes]
-            _, logits = self._forward(
-                X, X_kept, masks, dtype=torch.bfloat16 if self.bfloat16 else torch.float32
-            )
-            labels = torch.cat([y.expand(len(logits), -1), y_kept.long()], dim=1)
-            coefficients = torch.cat([(factors / len(X)).expand(len(logits), -1), c_kept], dim=1)
-            return (coefficients * cross_entropy(logits, labels, reduction="none")).sum(dim=1)
+            n_rows = len(X) + y_kept.shape[1]
+            weights = self.parameters[:4:2]
+            masks = [_mask(rng, (n_rows, W.shape[1]), self.dropout) for W in weights]
+            masks = [mask.to(self.device) for mask in masks]
+            dtype = torch.bfloat16 if self.bfloat16 else torch.float32
+            _, logits = self._forward(X, X_kept, masks, dtype=dtype)
+            n_runs = len(logits)
+            labels = torch.cat([y.expand(n_runs, -1), y_kept.long()], dim=1)
+            shares = (factors / len(X)).expand(n_runs, -1)
+            coefficients = torch.cat([shares, c_kept], dim=1)
+            losses = cross_entropy(logits, labels, reduction="none")
+            return (coefficients * losses).sum(dim=1)
 
         yield self.parameters, loss, np.random.default_rng([*self.seed, 1, key])
 
@@ -198,19 +197,26 @@ class StackedMLP(Runs):
         # The last hidden layer and the logits, shape (R, units, rows): activations have a column
         # for each row of data, so that all runs' first layer of shared rows is one product of two
         # matrices, and so is its gradient.
-        W1, b1, W2, b2, W3, b3 = (p if run is None else p[run : run + 1] for p in self.parameters)
-        W1, b1, W2, b2 = (p.to(dtype) for p in (W1, b1, W2, b2))
+        parameters = self.parameters
+        if run is not None:
+            parameters = [parameter[run : run + 1] for parameter in parameters]
+        *hidden, W3, b3 = parameters
+        W1, b1, W2, b2 = (parameter.to(dtype) for parameter in hidden)
         H = (W1.flatten(0, 1) @ X.to(dtype).T).unflatten(0, W1.shape[:2])
         if kept is not None:
             H = torch.cat([H, torch.bmm(W1, kept.to(dtype).transpose(1, 2))], dim=2)
-        first, second = masks or (torch.ones((), device=self.device),) * 2
-        H = torch.baddbmm(b2, W2, (H + b1).relu() * first.to(dtype)).relu() * second.to(dtype)
+        if not masks:
+            masks = [torch.ones((), device=self.device)] * 2
+        first, second = (mask.to(dtype) for mask in masks)
+        H = (H + b1).relu() * first
+        H = torch.baddbmm(b2, W2, H).relu() * second
         return H.float(), torch.baddbmm(b3, W3, H.float())
 
     @torch.no_grad()
     def logits(self, X, run=None):
         """Logits on the CPU, shape (R, n, classes), or (n, classes) for one run."""
-        logits = self._forward(torch.as_tensor(X).to(self.device), run=run)[1].transpose(1, 2).cpu()
+        _, logits = self._forward(torch.as_tensor(X).to(self.device), run=run)
+        logits = logits.transpose(1, 2).cpu()
         return logits if run is None else logits[0]
 
     @torch.no_grad()
@@ -263,17 +269,14 @@ class TorchRuns(Runs):
                     logits = module(parts[0]).float()
                 return parts[2] @ cross_entropy(logits, parts[1], reduction="none")
 
-            # every run meets the same masks, as far as their memories are of one size
+            # Every run meets the same masks, as far as their memories are of one size.
             with torch.random.fork_rng():
                 torch.manual_seed(self._torch_seed(1, key))
-                yield module.train().parameters(), loss, np.random.default_rng([*self.seed, 1, key])
+                rng = np.random.default_rng([*self.seed, 1, key])
+                yield module.train().parameters(), loss, rng
 
     def _autocast(self):
-        return torch.autocast(
-            self.device.type,
-            dtype=torch.bfloat16,
-            enabled=self.bfloat16,
-        )
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bfloat16)
 
     def logits(self, X, run=None):
         """Logits on the CPU, shape (R, n, classes), or (n, classes) for one run."""
@@ -283,15 +286,16 @@ class TorchRuns(Runs):
 
     def views(self, X, y, run):
         """The `Views` that one run has of some rows."""
+        rows = torch.as_tensor(X).float().to(self.device)
         with self._autocast():
-            return network_views(self.modules[run], torch.as_tensor(X).float().to(self.device), y)
+            return network_views(self.modules[run], rows, y)
 
 
 def _mask(rng, shape, dropout):
     # Kept units scaled up, dropped ones zero, shape (units, rows); 16 random bits a unit decide.
     if not dropout:
         return torch.ones(shape[::-1])
-    bits = np.frombuffer(rng.bytes(2 * shape[0] * shape[1]), dtype="<u2").reshape(shape)
-    return torch.from_numpy(
-        (bits >= round(65536 * dropout)).T.astype(np.float32) / np.float32(1.0 - dropout)
-    )
+    drawn = rng.bytes(2 * shape[0] * shape[1])
+    bits = np.frombuffer(drawn, dtype="<u2").reshape(shape)
+    kept = (bits >= round(65536 * dropout)).T.astype(np.float32)
+    return torch.from_numpy(kept / np.float32(1.0 - dropout))

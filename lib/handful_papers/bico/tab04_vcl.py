@@ -8,7 +8,12 @@ def evidence(run):
     averages = run.rows.groupby(["stream", "method", "seed"], as_index=False).accuracy.mean()
     data = {about["data"] for about in run.parameters["streams"].values()}
     run.facts.update(data=", ".join(sorted(data)), n_kept=run.parameters["n_kept"])
+    others = ["uniform", "kcenter"]
     gaps = paired_differences(
-        averages, a="bico", b=["uniform", "kcenter"], value="accuracy", by="stream"
+        averages,
+        a="bico",
+        b=others,
+        value="accuracy",
+        by="stream",
     )
     return {"bico-tab04-above": gaps}

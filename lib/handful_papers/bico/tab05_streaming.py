@@ -10,13 +10,18 @@ def evidence(run):
     best = tables.at_best_beta(run.rows)
 
     def lead(b, *streams):
-        if lost := set(streams) - set(best.stream):
+        lost = set(streams) - set(best.stream)
+        if lost:
             return Evidence(lacks=f"{' and '.join(sorted(lost))} did not run")
-        data = {
-            run.parameters["streams"][stream]["data"].removesuffix("_full") for stream in streams
-        }
+        about = [run.parameters["streams"][stream] for stream in streams]
+        data = {one["data"].removesuffix("_full") for one in about}
+        mine = best[best.stream.isin(streams)]
         gaps = paired_differences(
-            best[best.stream.isin(streams)], a="bico", b=b, value="accuracy", by="stream"
+            mine,
+            a="bico",
+            b=b,
+            value="accuracy",
+            by="stream",
         )
         return Evidence(gaps, facts={"data": ", ".join(sorted(data))})
 

@@ -2,7 +2,7 @@
 
 from handful_papers.effects import paired_differences
 
-# claim -> what is compared
+# Claim -> the method that leads, and those that it is compared with.
 LEADS = {
     "mixmatch-above-supervised": ("mixmatch", ["supervised", "supervised augmented"]),
     "augmentation-helps": ("supervised augmented", ["supervised"]),
@@ -14,7 +14,12 @@ def evidence(run):
     run.facts.update(data=run.parameters["dataset"])
     found = {}
     for claim, (a, others) in LEADS.items():
-        found[f"bico-tab07-{claim}"] = paired_differences(
-            run.rows, a=a, b=others, value="accuracy", by="labels"
+        leads = paired_differences(
+            run.rows,
+            a=a,
+            b=others,
+            value="accuracy",
+            by="labels",
         )
+        found[f"bico-tab07-{claim}"] = leads
     return found

@@ -17,11 +17,7 @@ from handful_papers.bico.image_networks import image_network
 # The paper's small network and a deep one; neither with pooling.
 NETWORKS = {
     "SCNN": small_kernel,
-    "deep": lambda shape: CNTK.arora(
-        12,
-        head="flatten",
-        shape=shape,
-    ),
+    "deep": lambda shape: CNTK.arora(12, head="flatten", shape=shape),
 }
 
 
@@ -56,55 +52,49 @@ def measure(
     y = data.y[chosen]
     rows = []
     features = {}
-    for network, kernel in NETWORKS.items():
-        proxy = Nystrom(
-            kernel(SHAPES[name]),
-            n_landmarks=n_landmarks,
-            random_state=seed,
+
+    def add(network, operation, size, repeat, seconds):
+        row = dict(
+            network=network,
+            operation=operation,
+            size=size,
+            repeat=repeat,
+            seconds=seconds,
         )
-        # imports torch
+        rows.append(row)
+
+    for network, kernel in NETWORKS.items():
+        proxy = Nystrom(kernel(SHAPES[name]), n_landmarks=n_landmarks, random_state=seed)
+        # The first fit imports torch.
         proxy.fit(X[:64])
         for repeat in range(2):
             start = time.process_time()
             Z = np.asarray(proxy.fit(X).transform(X), dtype=np.float32)
             seconds = time.process_time() - start
-            rows.append(
-                dict(
-                    network=network,
-                    operation="features",
-                    size=n_landmarks,
-                    repeat=repeat,
-                    seconds=seconds,
-                )
-            )
-        # a kernel's scale is arbitrary, the penalty is not
+            add(network, "features", n_landmarks, repeat, seconds)
+        # A kernel's scale is arbitrary, the penalty is not.
         features[network] = Z / np.sqrt((Z**2).sum(axis=1).mean())
-    options = dict(rule="linear", weighting="binary")
-    BilevelCoreset(
-        Logistic(l2),
-        size=min(sizes),
-        random_state=seed,
-        **options,
-    ).fit(features["SCNN"], y)
-    # taking turns, so that a busy moment hits both
+
+    def selector(size, random_state):
+        return BilevelCoreset(
+            Logistic(l2),
+            size=size,
+            random_state=random_state,
+            rule="linear",
+            weighting="binary",
+        )
+
+    # What compiles does so here.
+    selector(min(sizes), seed).fit(features["SCNN"], y)
     for repeat in range(n_repeats):
         for size in sizes:
+            # The networks take turns, so that a busy moment hits both.
             for network, Z in features.items():
-                selector = BilevelCoreset(
-                    Logistic(l2), size=size, random_state=seed + repeat, **options
-                )
+                few = selector(size, seed + repeat)
                 start = time.process_time()
-                selector.fit(Z, y)
+                few.fit(Z, y)
                 seconds = time.process_time() - start
-                rows.append(
-                    dict(
-                        network=network,
-                        operation="coreset",
-                        size=size,
-                        repeat=repeat,
-                        seconds=seconds,
-                    )
-                )
+                add(network, "coreset", size, repeat, seconds)
     return rows
 
 
@@ -151,7 +141,7 @@ def measure_network(
         gradient = time.process_time() - start
         start = time.process_time()
         model.implicit_gradients()
-        # scores take one more product, by which the series is checked
+        # One more product is taken, by which the series is checked.
         product = inverse.seconds / inverse.products
         rest = time.process_time() - start - gradient - inverse.seconds - product
         parts = {
@@ -165,8 +155,10 @@ def measure_network(
                 operation=operation,
                 size=size,
                 times=times,
+                repeat=repeat,
+                seconds=seconds,
             )
-            rows.append(row | dict(repeat=repeat, seconds=seconds))
+            rows.append(row)
     return rows
 
 
@@ -203,7 +195,8 @@ def cells(rows):
     left = rows[rows.operation.isin(LEFT)]
     whole = left.seconds * left.times
     left = left.assign(part="left", network="WideResNet-16-4, CIFAR-10", seconds=whole)
-    right = rows[~rows.operation.isin(LEFT) & (rows.network == "SCNN")].assign(part="right")
+    others = rows[~rows.operation.isin(LEFT)]
+    right = others[others.network == "SCNN"].assign(part="right")
     coresets = "Coreset " + right["size"].astype(str)
     right = right.assign(operation=coresets.mask(right.operation == "features", "NTK calc."))
     both = pd.concat([left.replace({"operation": LEFT}), right])
@@ -217,7 +210,7 @@ def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     rows = run.rows[run.rows.times.isna() & (run.rows.operation == "coreset")]
     seconds = rows.set_index(["size", "network", "repeat"]).seconds.sort_index()
-    ratios = {
-        m: (seconds[m, "deep"] / seconds[m, "SCNN"]).to_numpy() for m in run.parameters["sizes"]
-    }
+    ratios = {}
+    for size in run.parameters["sizes"]:
+        ratios[size] = (seconds[size, "deep"] / seconds[size, "SCNN"]).to_numpy()
     return {"bico-tab08-independent": ratios}

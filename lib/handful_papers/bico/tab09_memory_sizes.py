@@ -12,11 +12,13 @@ def evidence(run):
     gains = {}
     for setting, other in (("CL", "uniform"), ("Streaming", "reservoir")):
         mine = best[best.setting == setting]
-        by_size = {
-            s: gap
-            for (_, s), gap in paired_differences(
-                mine, a="bico", b=other, value="accuracy", by="size"
-            ).items()
-        }
+        leads = paired_differences(
+            mine,
+            a="bico",
+            b=other,
+            value="accuracy",
+            by="size",
+        )
+        by_size = {size: gap for (_, size), gap in leads.items()}
         gains[setting] = by_size[min(by_size)] - by_size[max(by_size)]
     return {"bico-tab09-small-memories": gains}

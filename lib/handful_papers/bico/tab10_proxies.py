@@ -10,11 +10,10 @@ KEYS = ["setting", "stream", "kernel"]
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     best = tables.at_best_beta(run.rows, KEYS)
+    continual = best[best.setting == "CL"]
     return {
         "bico-tab10-rbf-as-good": _lead(run, best, ["PMNIST", "SMNIST"], "RBF", "NTK"),
-        "bico-tab10-rbf-fails-cifar10": _lead(
-            run, best[best.setting == "CL"], ["SCIFAR-10"], "NTK", "RBF"
-        ),
+        "bico-tab10-rbf-fails-cifar10": _lead(run, continual, ["SCIFAR-10"], "NTK", "RBF"),
     }
 
 
@@ -23,7 +22,12 @@ def _lead(run, best, streams, a, b):
     if mine.empty:
         return Evidence(lacks=f"{' and '.join(streams)} did not run")
     gaps = paired_differences(
-        mine, a=a, b=b, value="accuracy", by=["setting", "stream"], method="kernel"
+        mine,
+        a=a,
+        b=b,
+        value="accuracy",
+        by=["setting", "stream"],
+        method="kernel",
     )
     first = mine.stream.iloc[0]
     facts = {"data": run.parameters["streams"][first]["data"], "streams": len(gaps)}

@@ -113,9 +113,8 @@ class LinearModel:
         8 reduce."""
         weights = np.zeros(len(self.X))
         weights[rows] = 1.0
-        return self.noise**2 * design_objective(
-            self.X, weights, design=design, prior_precision=self.ridge
-        )
+        options = dict(design=design, prior_precision=self.ridge)
+        return self.noise**2 * design_objective(self.X, weights, **options)
 
     def simulated(self, rows, outer, n_draws, *, rng):
         """Draws of the outer objective of ridge regression trained on the chosen rows.
@@ -133,14 +132,13 @@ class LinearModel:
         """
         n, d = self.X.shape
         noise = self.noise * rng.normal(size=(n_draws, n))
-        truth = (
-            self.theta
-            if self.theta is not None
-            else rng.normal(size=(n_draws, d)) / np.sqrt(self.prior)
-        )
+        truth = self.theta
+        if truth is None:
+            truth = rng.normal(size=(n_draws, d)) / np.sqrt(self.prior)
         y = truth @ self.X.T + noise
         X_S = self.X[rows]
-        fitted = np.linalg.solve(X_S.T @ X_S + self.ridge * np.eye(d), X_S.T @ y[:, rows].T).T
+        information = X_S.T @ X_S + self.ridge * np.eye(d)
+        fitted = np.linalg.solve(information, X_S.T @ y[:, rows].T).T
         if outer == "A":
             return 0.5 * ((fitted - truth) ** 2).sum(axis=1)
         wanted = y if outer == "data" else truth @ self.X.T
@@ -154,9 +152,8 @@ class LinearModel:
         as n grows, which is what Propositions 2, 7 and 9 say.
         """
         X_S = self.X[rows]
-        hat = np.trace(
-            np.linalg.solve(X_S.T @ X_S + self.ridge * np.eye(X_S.shape[1]), X_S.T @ X_S)
-        )
+        gram = X_S.T @ X_S
+        hat = np.trace(np.linalg.solve(gram + self.ridge * np.eye(len(gram)), gram))
         return self.noise**2 * (0.5 - hat / len(self.X))
 
 
@@ -170,11 +167,8 @@ def expected_errors(n_problems, n_draws, *, rng):
     objective), and value, their distance in standard errors of the simulation
     """
     rows = []
-    for name, outer, prior in [
-        ("5", "A", 0.0),
-        ("6", "V", 0.0),
-        ("8", "V", 0.8),
-    ]:
+    statements = [("5", "A", 0.0), ("6", "V", 0.0), ("8", "V", 0.8)]
+    for name, outer, prior in statements:
         for seed in range(n_problems):
             X = rng.normal(size=(60, 4)) * [2, 1, 1, 0.5]
             theta = None if prior else rng.normal(size=4)
@@ -182,9 +176,15 @@ def expected_errors(n_problems, n_draws, *, rng):
             chosen = rng.choice(60, 10, replace=False)
             draws = model.simulated(chosen, outer, n_draws, rng=rng)
             closed = model.closed_form(chosen, outer)
-            z = (draws.mean() - closed) / (draws.std(ddof=1) / np.sqrt(n_draws))
-            row = dict(statement=f"Proposition {name}", seed=seed, value=z)
-            rows.append(row | dict(simulated=draws.mean(), closed_form=closed))
+            error = draws.std(ddof=1) / np.sqrt(n_draws)
+            row = dict(
+                statement=f"Proposition {name}",
+                seed=seed,
+                value=(draws.mean() - closed) / error,
+                simulated=draws.mean(),
+                closed_form=closed,
+            )
+            rows.append(row)
     return rows
 
 
@@ -218,17 +218,17 @@ def distances_from_the_limit(
             prior=prior,
             theta=theta,
         )
-        pair = [
-            model.simulated(chosen, o, n_draws, rng=np.random.default_rng(seed))
-            for o in ("data", "V")
-        ]
-        difference = pair[0] - pair[1]
+        summary = model.simulated(chosen, "data", n_draws, rng=np.random.default_rng(seed))
+        design = model.simulated(chosen, "V", n_draws, rng=np.random.default_rng(seed))
+        difference = summary - design
         half = noise**2 / 2
-        error = difference.std(ddof=1) / np.sqrt(n_draws)
-        left = dict(
-            value=half - model.gap(chosen), simulated=half - difference.mean(), standard_error=error
+        row = dict(
+            n=n,
+            value=half - model.gap(chosen),
+            simulated=half - difference.mean(),
+            standard_error=difference.std(ddof=1) / np.sqrt(n_draws),
         )
-        rows.append(dict(n=n) | left)
+        rows.append(row)
     return rows
 
 
@@ -273,23 +273,15 @@ def curvatures(n_matrices, *, rng):
         X = rng.normal(size=(n, d))
         weights = rng.exponential(size=n) * rng.integers(0, 2, n)
         prior, noise = 10 ** rng.uniform(-1.5, 1.5, 2)
-        values = np.linalg.eigvalsh(
-            v_hessian(
-                X,
-                weights,
-                ridge=prior * noise**2,
-                noise=noise,
-            )
+        hessian = v_hessian(
+            X,
+            weights,
+            ridge=prior * noise**2,
+            noise=noise,
         )
+        values = np.linalg.eigvalsh(hessian)
         least.append(values[0] / values[-1])
-        ratio.append(
-            values[-1]
-            / smoothness_bound(
-                X,
-                prior=prior,
-                noise=noise,
-            )
-        )
+        ratio.append(values[-1] / smoothness_bound(X, prior=prior, noise=noise))
     return np.array(least), np.array(ratio)
 
 
@@ -315,15 +307,14 @@ class PricedDesign:
 
     def value(self, weights):
         """G(w)."""
-        return (
-            design_objective(self.X, weights, prior_precision=self.ridge)
-            + self.price * weights.sum()
-        )
+        error = design_objective(self.X, weights, prior_precision=self.ridge)
+        return error + self.price * weights.sum()
 
     def gradient(self, weights):
         """dG/dw, shape (n,)."""
         moments = self.X.T @ self.X / len(self.X)
-        return -0.5 * design_traces(self.X, weights, moments, self.ridge)[1] + self.price
+        _, slopes = design_traces(self.X, weights, moments, self.ridge)
+        return -0.5 * slopes + self.price
 
     def minimise(self, support=None, start=None):
         """The best weights on a support (all rows by default), shape (n,)."""
@@ -349,9 +340,8 @@ class PricedDesign:
     def smoothness(self):
         """The largest eigenvalue of the Hessian over all weights: that at zero, where information
         is least."""
-        return float(
-            np.linalg.eigvalsh(v_hessian(self.X, np.zeros(len(self.X)), ridge=self.ridge))[-1]
-        )
+        hessian = v_hessian(self.X, np.zeros(len(self.X)), ridge=self.ridge)
+        return float(np.linalg.eigvalsh(hessian)[-1])
 
 
 def matching_pursuit(objective, n_steps):
@@ -375,19 +365,18 @@ def matching_pursuit(objective, n_steps):
         slopes = objective.gradient(weights)
         slopes[chosen] = np.inf
         k = int(np.argmin(slopes))
-        # no further row helps: the minimum is reached
         if slopes[k] >= 0:
+            # No further row helps: the minimum is reached.
             break
         chosen.append(k)
         weights = objective.minimise(chosen, weights)
-        rows.append(
-            dict(
-                t=t,
-                row=k,
-                value=objective.value(weights),
-                norm=weights.sum(),
-            )
+        row = dict(
+            t=t,
+            row=k,
+            value=objective.value(weights),
+            norm=weights.sum(),
         )
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
@@ -432,38 +421,37 @@ def gains_of_designs(n_problems, n_draws, *, rng):
         X = rng.normal(size=(300, 6)) * rng.uniform(0.3, 2, 6)
         model = LinearModel(X, 0.7, prior=0.1)
         for design in ("A", "V"):
-            fit = OptimalDesign(
-                design, size=20, prior_precision=model.ridge, fit_intercept=False
-            ).fit(X)
-            ours = model.simulated(fit.indices_, design, n_draws, rng=rng).mean()
-            draws = (rng.choice(300, 20, replace=False) for _ in range(10))
-            random = np.mean(
-                [model.simulated(drawn, design, n_draws // 10, rng=rng).mean() for drawn in draws]
+            selector = OptimalDesign(
+                design,
+                size=20,
+                prior_precision=model.ridge,
+                fit_intercept=False,
             )
-            rows.append(
-                dict(
-                    statement=f"{design}-design",
-                    seed=seed,
-                    value=random / ours,
-                )
-            )
+            chosen = selector.fit(X).indices_
+            ours = model.simulated(chosen, design, n_draws, rng=rng).mean()
+            errors = []
+            for _ in range(10):
+                drawn = rng.choice(300, 20, replace=False)
+                errors.append(model.simulated(drawn, design, n_draws // 10, rng=rng).mean())
+            value = np.mean(errors) / ours
+            rows.append(dict(statement=f"{design}-design", seed=seed, value=value))
     return rows
 
 
 def elongated_pool(rng):
     """300 experiments in the plane, shape (300, 2): most along one feature, a tenth together far
     along the other."""
-    return np.concatenate(
-        [rng.normal(size=(270, 2)) * [1.0, 0.25], [0, 2] + 0.2 * rng.normal(size=(30, 2))]
-    )
+    most = rng.normal(size=(270, 2)) * [1.0, 0.25]
+    far = [0, 2] + 0.2 * rng.normal(size=(30, 2))
+    return np.concatenate([most, far])
 
 
 # --- which numbers decide the claims
 
 
-# of the largest score: influences up to here are equal
+# The share of the largest score up to which influences are equal.
 A_THOUSANDTH = 0.001
-# standard errors of a simulation that count as agreement
+# Standard errors of a simulation that count as agreement.
 WITHIN = 4
 
 
@@ -476,7 +464,8 @@ def evidence(run):
     for name in ("Proposition 7", "Proposition 2 and 9"):
         room |= _limit(name, values[name])
     room["Lemma 10: smooth"] = 1 - values["Lemma 10"].value
-    gaps = {s.partition(": ")[2]: rows for s, rows in values.items() if s.startswith("Theorem 3")}
+    named = {statement.partition(": "): rows for statement, rows in values.items()}
+    gaps = {name: rows for (statement, _, name), rows in named.items() if statement == "Theorem 3"}
     room["Lemma 10: convex"] = [run.facts["least_eigenvalue"]]
     return {
         "bico-identities": {name: np.asarray(of) for name, of in room.items()},
@@ -497,8 +486,8 @@ def _rate(gaps, facts):
     shares = {}
     for name, rows in gaps.items():
         first = rows.value[rows.t == 1].item()
-        shares[name] = (
-            rows.value / rate_bound(rows.t, first, facts["smoothness"][name])
-        ).to_numpy()
+        allowed = rate_bound(rows.t, first, facts["smoothness"][name])
+        shares[name] = (rows.value / allowed).to_numpy()
     settings = {name: 1 - share for name, share in shares.items()}
-    return Evidence(settings, shown=float(max(share.max() for share in shares.values())))
+    largest = max(share.max() for share in shares.values())
+    return Evidence(settings, shown=float(largest))

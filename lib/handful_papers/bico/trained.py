@@ -7,6 +7,7 @@ selection of k, and for `FRCL`, which exchanges rows, the best k of its m.
 
 import numpy as np
 from handful.baselines.herding import Herding, _EqualWeights, herd, unit_rows
+from handful.checks import Accepts
 from scipy.special import entr, softmax
 
 
@@ -65,7 +66,7 @@ class ICaRL(Herding):
     weights_ : shape (m,), equal, adding up to the total sample_weight
     """
 
-    _reads_y = True
+    _accepts = Accepts()
 
     def _order(self, X, y, sample_weight, rng):
         if y is None:
@@ -129,7 +130,7 @@ class FRCL(_EqualWeights):
         sq_length = np.einsum("ij,ij->i", X, X)
         largest = sq_length.max()
         if not largest > 0:
-            # all rows, or their squares, are zero
+            # All rows, or their squares, are zero.
             return chosen
         X = X / np.sqrt(largest)
         noise = self.noise * float((sq_length / largest).mean())
@@ -140,10 +141,25 @@ class FRCL(_EqualWeights):
                 # from piling up.
                 inverse = np.linalg.inv(noise * np.eye(X.shape[1]) + X[chosen].T @ X[chosen])
                 for position in range(self.size):
-                    inverse = self._exchange(X, chosen, position, inverse, moment, rng)
+                    inverse = self._exchange(
+                        X,
+                        chosen,
+                        position,
+                        inverse,
+                        moment,
+                        rng,
+                    )
         return chosen[_greedy_trace(X[chosen], moment, noise)]
 
-    def _exchange(self, X, chosen, position, inverse, moment, rng):
+    def _exchange(
+        self,
+        X,
+        chosen,
+        position,
+        inverse,
+        moment,
+        rng,
+    ):
         # Puts the best of a few random rows and the old one into one place; returns the updated
         # inverse.
         others = rng.integers(len(X), size=self.n_candidates)

@@ -89,27 +89,26 @@ class VCL:
             self.memories_ = []
             self._draws = torch.Generator().manual_seed(int(self._generator.integers(2**63)))
         if self.selector is not None:
-            chooser = clone(self.selector).set_params(
-                size=self.n_kept, random_state=self._generator
+            chooser = clone(self.selector)
+            chooser.set_params(size=self.n_kept, random_state=self._generator)
+            seen = X if view is None else view
+            indices, _ = choose(
+                chooser,
+                seen,
+                y,
+                None,
+                self._generator,
             )
-            indices = np.asarray(
-                choose(
-                    chooser,
-                    X if view is None else view,
-                    y,
-                    None,
-                    self._generator,
-                )[0]
-            )
+            indices = np.asarray(indices)
             self.memories_.append(Memory(X[indices], y[indices], indices))
             rest = np.setdiff1d(rest, indices)
         if first:
-            prior = _gaussians(
-                [torch.zeros(shape) for shape in self._shapes(X.shape[1])], self.prior_sd
-            )
+            zeros = [torch.zeros(shape) for shape in self._shapes(X.shape[1])]
+            prior = _gaussians(zeros, self.prior_sd)
             start = _gaussians(self._point_start(X[rest], y[rest]), self.start_sd)
         else:
-            prior = start = self.posterior_
+            prior = self.posterior_
+            start = self.posterior_
         self.posterior_ = self._fit(
             X[rest],
             y[rest],
@@ -138,22 +137,25 @@ class VCL:
         means = []
         for shape in self._shapes(X.shape[1]):
             fan_in = shape[0] if len(shape) == 2 else means[-1].shape[0]
-            means.append((2 * torch.rand(shape, generator=self._draws) - 1) / np.sqrt(fan_in))
-        means = [m.requires_grad_() for m in means]
+            drawn = torch.rand(shape, generator=self._draws)
+            means.append((2 * drawn - 1) / np.sqrt(fan_in))
+        means = [mean.requires_grad_() for mean in means]
 
-        def outputs(X):
+        def loss(X, y):
             for i in range(0, len(means), 2):
-                X = (X if i == 0 else X.relu()) @ means[i] + means[i + 1]
-            return X
+                if i > 0:
+                    X = X.relu()
+                X = X @ means[i] + means[i + 1]
+            return cross_entropy(X, y)
 
         self._descend(
             means,
-            lambda X, y: cross_entropy(outputs(X), y),
+            loss,
             X,
             y,
             self.n_epochs,
         )
-        return [m.detach() for m in means]
+        return [mean.detach() for mean in means]
 
     def _fit(self, X, y, prior, start, n_epochs):
         # Minimises KL(q, prior) / n minus the mean log-likelihood: the negative evidence lower
@@ -170,11 +172,14 @@ class VCL:
     def _descend(self, parameters, loss, X, y, n_epochs):
         X = torch.as_tensor(X)
         y = torch.as_tensor(y)
-        options = dict(
-            batch_size=self.batch_size, learning_rate=self.learning_rate, rng=self._draws
-        )
         train_epochs(
-            lambda rows: loss(X[rows], y[rows]), parameters, len(X), n_epochs=n_epochs, **options
+            lambda rows: loss(X[rows], y[rows]),
+            parameters,
+            len(X),
+            n_epochs=n_epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            rng=self._draws,
         )
 
     def _outputs(self, q, X, first=None):
@@ -182,17 +187,20 @@ class VCL:
         # rows are then independent, the gradient varies less. `first`: moments of the first layer,
         # where they are known.
         for i in range(0, len(q), 4):
-            mean, variance = (
-                first if first and i == 0 else _moments(q[i : i + 4], X if i == 0 else X.relu())
-            )
-            X = mean + variance.sqrt() * torch.randn(mean.shape, generator=self._draws)
+            if i > 0:
+                X = X.relu()
+            known = first if i == 0 else None
+            mean, variance = known or _moments(q[i : i + 4], X)
+            noise = torch.randn(mean.shape, generator=self._draws)
+            X = mean + variance.sqrt() * noise
         return X
 
     def _tuned(self):
         if not self.memories_:
             return self.posterior_
-        X, y = (np.concatenate([getattr(m, name) for m in self.memories_]) for name in ("X", "y"))
-        # restored, so that a prediction does not change what is learned next
+        X = np.concatenate([memory.X for memory in self.memories_])
+        y = np.concatenate([memory.y for memory in self.memories_])
+        # It is restored, so that a prediction does not change what is learned next.
         state = self._draws.get_state()
         tuned = self._fit(
             X,
@@ -211,22 +219,26 @@ class VCL:
         blocks = []
         for block in X.split(2000):
             first = _moments(q[:4], block)
-            blocks.append(
-                sum(self._outputs(q, block, first).softmax(1) for _ in range(self.n_draws))
-            )
+            draws = (self._outputs(q, block, first).softmax(1) for _ in range(self.n_draws))
+            blocks.append(sum(draws))
         self._draws.set_state(state)
         return (torch.cat(blocks) / self.n_draws).numpy()
 
 
 def _gaussians(means, sd):
     # A list like `posterior_`, with one standard deviation for all.
-    return [t for mean in means for t in (mean, torch.full_like(mean, 2.0 * float(np.log(sd))))]
+    log_variance = 2.0 * float(np.log(sd))
+    found = []
+    for mean in means:
+        found += [mean, torch.full_like(mean, log_variance)]
+    return found
 
 
 def _moments(layer, X):
     # Mean and variance of a layer's outputs.
     mean, log_var, bias, bias_log_var = layer
-    return torch.addmm(bias, X, mean), torch.addmm(bias_log_var.exp(), X.square(), log_var.exp())
+    variance = torch.addmm(bias_log_var.exp(), X.square(), log_var.exp())
+    return torch.addmm(bias, X, mean), variance
 
 
 def gaussian_kl(q, p):
@@ -234,6 +246,7 @@ def gaussian_kl(q, p):
     `VCL.posterior_`."""
     total = 0.0
     for mean, log_var, p_mean, p_log_var in zip(q[::2], q[1::2], p[::2], p[1::2]):
-        ratio = (log_var - p_log_var).exp() + (mean - p_mean).square() * (-p_log_var).exp()
+        moved = (mean - p_mean).square() * (-p_log_var).exp()
+        ratio = (log_var - p_log_var).exp() + moved
         total = total + 0.5 * (ratio - 1.0 + p_log_var - log_var).sum()
     return total

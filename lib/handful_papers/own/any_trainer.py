@@ -57,9 +57,9 @@ GRIDS = {
 # of a search
 N_FOLDS = 3
 CHOICE = "for_estimator"
-# what the choice is measured by
+# What the choice is measured by.
 BASELINES = ("uniform", "stratified", "balanced", "kmeans++")
-# what as many trainings buy without a choice
+# What as many trainings buy without a choice.
 CONTROLS = ["best of draws", "more uniform rows", "full"]
 # rows that judge draws, at most, and at most a third of all: defaults of `AnyEstimatorCoreset`
 N_HELD_OUT = 4000
@@ -87,12 +87,15 @@ def prepare(dataset, seed, *, n, n_test):
         tests
     """
     data = load(dataset).binary()
-    X = data.X if data.X_test is None else np.vstack([data.X, data.X_test])
-    y = data.y if data.X_test is None else np.concatenate([data.y, data.y_test])
-    rows = np.random.default_rng(seed).permutation(len(y))[: n + n_test]
-    cut = min(n, 2 * len(rows) // 3)
-    X, X_test = standardise(X[rows[:cut]].astype(float), X[rows[cut:]].astype(float))
-    return Task(X, y[rows[:cut]], X_test, y[rows[cut:]])
+    X = data.X
+    y = data.y
+    if data.X_test is not None:
+        X = np.vstack([X, data.X_test])
+        y = np.concatenate([y, data.y_test])
+    drawn = np.random.default_rng(seed).permutation(len(y))[: n + n_test]
+    rows, test = np.split(drawn, [min(n, 2 * len(drawn) // 3)])
+    X, X_test = standardise(X[rows].astype(float), X[test].astype(float))
+    return Task(X, y[rows], X_test, y[test])
 
 
 def regression(task, column):
@@ -119,9 +122,21 @@ def tuned(trainer, task, size, seed, shortened):
     """
     model = untuned(trainer, shortened)
     regresses = trainer == "ridge"
-    indices, weights, _ = baseline("stratified", task, size, seed, regresses=regresses)
+    indices, weights, _ = baseline(
+        "stratified",
+        task,
+        size,
+        seed,
+        regresses=regresses,
+    )
     folds = (KFold if regresses else StratifiedKFold)(N_FOLDS, shuffle=True, random_state=seed)
-    search = GridSearchCV(model, GRIDS[trainer], scoring=_minus_loss, cv=folds, refit=False)
+    search = GridSearchCV(
+        model,
+        GRIDS[trainer],
+        scoring=_minus_loss,
+        cv=folds,
+        refit=False,
+    )
     weighted_fit(search).train(search.fit, task.X[indices], task.y[indices], weights)
     found = ", ".join(f"{name}={value:g}" for name, value in search.best_params_.items())
     return model.set_params(**search.best_params_), found
@@ -167,27 +182,56 @@ def size_rows(
     with tempfile.TemporaryDirectory() as memory:
         for trainer in trainers:
             mine = regression(task, targets.get(dataset)) if trainer == "ridge" else task
-            model, options = tuned(trainer, mine, size, seed, shortened)
+            model, options = tuned(
+                trainer,
+                mine,
+                size,
+                seed,
+                shortened,
+            )
             same = dict(trainer=trainer, tuned=options)
             for method in (*BASELINES, "kcenter"):
                 indices, weights, seconds = baseline(
                     method, mine, size, seed, regresses=trainer == "ridge"
                 )
-                found = scores(model, mine, indices, weights)
-                rows.append(dict(same, method=method, way="-", seconds=seconds) | found)
-            trials = dict(n_draws=n_draws, n_exchanges=n_exchanges)
-            few = AnyEstimatorCoreset(model, size=size, random_state=seed, memory=memory, **trials)
+                row = dict(
+                    same,
+                    method=method,
+                    way="-",
+                    seconds=seconds,
+                )
+                rows.append(row | scores(model, mine, indices, weights))
+            few = AnyEstimatorCoreset(
+                model,
+                size=size,
+                random_state=seed,
+                memory=memory,
+                n_draws=n_draws,
+                n_exchanges=n_exchanges,
+            )
             start = time.perf_counter()
             few.fit(mine.X, mine.y)
             seconds = time.perf_counter() - start
-            # draws are numbered
+            # Draws are numbered.
             way = few.chosen_.rstrip(" 0123456789")
-            found = scores(model, mine, few.indices_, few.weights_)
-            rows.append(dict(same, method=CHOICE, way=way, seconds=seconds) | found)
+            row = dict(
+                same,
+                method=CHOICE,
+                way=way,
+                seconds=seconds,
+            )
+            rows.append(row | scores(model, mine, few.indices_, few.weights_))
     return rows
 
 
-def baseline(method, task, size, seed, *, regresses=False):
+def baseline(
+    method,
+    task,
+    size,
+    seed,
+    *,
+    regresses=False,
+):
     """(indices, weights, seconds) of a draw; what is no uniform draw weighs a class's rows by the
     class's share.
 
@@ -231,7 +275,11 @@ def worth_on_tests(model, task):
     """
     loss = held_out_loss(model, task.X_test, task.y_test)
     if kind_of(model) == "regressor":
-        return dict(loss=loss / float(task.y_test.var()), ap=np.nan, accuracy=np.nan)
+        return dict(
+            loss=loss / float(task.y_test.var()),
+            ap=np.nan,
+            accuracy=np.nan,
+        )
     shares = model.predict_proba(task.X_test)[:, 1]
     ap = 100.0 * average_precision_score(task.y_test, shares)
     return dict(
@@ -274,9 +322,21 @@ def control_rows(
     for trainer in trainers:
         mine = regression(task, targets.get(dataset)) if trainer == "ridge" else task
         n_rows = len(mine.y)
-        model, _ = tuned(trainer, mine, size, seed, shortened)
+        model, _ = tuned(
+            trainer,
+            mine,
+            size,
+            seed,
+            shortened,
+        )
         default = untuned(trainer, shortened)
-        (indices, weights), seconds, single = best_draw(model, mine, size, seed, n_trainings)
+        (indices, weights), seconds, single = best_draw(
+            model,
+            mine,
+            size,
+            seed,
+            n_trainings,
+        )
         start = time.perf_counter()
         on_all = trained(default, mine, np.arange(n_rows), np.ones(n_rows))
         whole = time.perf_counter() - start
@@ -293,15 +353,13 @@ def control_rows(
             found["more uniform rows"] = (more, seconds, scores(default, mine, drawn, given))
         for method in CONTROLS:
             n_taken, took, worth = found[method]
-            rows.append(
-                dict(
-                    trainer=trainer,
-                    method=method,
-                    rows=n_taken,
-                    seconds=took,
-                )
-                | worth
+            row = dict(
+                trainer=trainer,
+                method=method,
+                rows=n_taken,
+                seconds=took,
             )
+            rows.append(row | worth)
     return rows
 
 
@@ -323,8 +381,15 @@ def best_draw(model, task, size, seed, n_draws):
     pool = type(task)(task.X[rest], task.y[rest], None, None)
     least = np.inf
     for draw_seed in rng.integers(MAX_SEED, size=n_draws).tolist():
-        indices, weights, _ = baseline("stratified", pool, size, draw_seed, regresses=regresses)
-        loss = held_out_loss(trained(model, pool, indices, weights), task.X[held], task.y[held])
+        indices, weights, _ = baseline(
+            "stratified",
+            pool,
+            size,
+            draw_seed,
+            regresses=regresses,
+        )
+        on_draw = trained(model, pool, indices, weights)
+        loss = held_out_loss(on_draw, task.X[held], task.y[held])
         if loss < least:
             best = (rest[indices], weights * (len(order) / len(rest)))
             least = loss
@@ -336,9 +401,8 @@ def other_trainers(problem):
     """A logistic regression joined by others that one may train: at a tenth and ten times the
     penalty, and one that penalises its intercept."""
     joint = Joint(problem, Logistic(problem.l2 * 0.1))
-    return Joint(
-        Joint(joint, Logistic(problem.l2 * 10)), Logistic(problem.l2, penalise_intercept=True)
-    )
+    joint = Joint(joint, Logistic(problem.l2 * 10))
+    return Joint(joint, Logistic(problem.l2, penalise_intercept=True))
 
 
 def proxies(n):
@@ -361,12 +425,29 @@ def proxies(n):
 
 
 @threadpool_limits.wrap(limits=1)
-def proxy_rows(dataset, seed, *, size, trainers, shortened, n, n_test):
+def proxy_rows(
+    dataset,
+    seed,
+    *,
+    size,
+    trainers,
+    shortened,
+    n,
+    n_test,
+):
     """Every proxy, plain and with optimised weights, for every classifier, trained with and without
     the weights."""
     task = prepare(dataset, seed, n=n, n_test=n_test)
     rows = []
-    models = {trainer: tuned(trainer, task, size, seed, shortened)[0] for trainer in trainers}
+    models = {}
+    for trainer in trainers:
+        models[trainer], _ = tuned(
+            trainer,
+            task,
+            size,
+            seed,
+            shortened,
+        )
     for method, (selector, proxy) in proxies(len(task.y)).items():
         few = selector if proxy is None else ProxyCoreset(selector, proxy)
         start = time.perf_counter()
@@ -377,20 +458,17 @@ def proxy_rows(dataset, seed, *, size, trainers, shortened, n, n_test):
         if selector.weighting != own:
             weights = class_weights(task.y, np.ones(len(task.y)), few.indices_)
             own = "by class"
+        ways = {"equal": np.ones(size), own: weights}
         for trainer in trainers:
-            for name, given in {"equal": np.ones(size), own: weights}.items():
-                found = scores(
-                    models[trainer], task, few.indices_, given * (len(task.y) / given.sum())
+            for name, given in ways.items():
+                scaled = given * (len(task.y) / given.sum())
+                row = dict(
+                    trainer=trainer,
+                    method=method,
+                    weights=name,
+                    seconds=seconds,
                 )
-                rows.append(
-                    dict(
-                        trainer=trainer,
-                        method=method,
-                        weights=name,
-                        seconds=seconds,
-                    )
-                    | found
-                )
+                rows.append(row | scores(models[trainer], task, few.indices_, scaled))
     return rows
 
 
@@ -432,18 +510,19 @@ def over_trials(rows, size):
     DataFrame with trainer, dataset, seed and ratio
     """
     at_size = rows[(rows["size"] == size) & rows.method.isin([CHOICE, "best of draws"])]
-    wide = at_size.pivot(index=["trainer", "dataset", "seed"], columns="method", values="loss")
+    wide = at_size.pivot(
+        index=["trainer", "dataset", "seed"],
+        columns="method",
+        values="loss",
+    )
     return (wide[CHOICE] / wide["best of draws"]).rename("ratio").reset_index()
 
 
 def draw_relative(rows, datasets, unseen):
     """Loss over the stratified draw's: a panel a trainer, a line a data set; median and quartiles
     over seeds."""
-    logs = (
-        rows.assign(log=np.log(rows.loss))
-        .groupby(["trainer", "dataset", "method", "seed"])
-        .log.mean()
-    )
+    logged = rows.assign(log=np.log(rows.loss))
+    logs = logged.groupby(["trainer", "dataset", "method", "seed"]).log.mean()
     ratio = np.exp(logs - logs.xs("stratified", level="method")).rename("ratio").reset_index()
     names = [*datasets, *unseen]
     fig, axes = figure(
@@ -455,16 +534,11 @@ def draw_relative(rows, datasets, unseen):
     )
     methods = [m for m in METHODS if m in set(ratio.method) and m != "stratified"]
     for (trainer, (title, _)), ax in zip(TRAINERS.items(), axes.flat):
+        of_trainer = ratio[ratio.trainer == trainer]
         for shift, method in zip(np.linspace(-0.25, 0.25, len(methods)), methods):
-            mine = ratio[(ratio.trainer == trainer) & (ratio.method == method)]
-            low, middle, high = (
-                mine.groupby("dataset")
-                .ratio.quantile([0.25, 0.5, 0.75])
-                .unstack()
-                .loc[names]
-                .to_numpy()
-                .T
-            )
+            by_set = of_trainer[of_trainer.method == method].groupby("dataset")
+            quartiles = by_set.ratio.quantile([0.25, 0.5, 0.75]).unstack().loc[names]
+            low, middle, high = quartiles.to_numpy().T
             places = np.arange(len(names)) + shift
             style = METHODS.style(method, ls="")
             ax.plot(middle, places, **style)
@@ -478,22 +552,17 @@ def draw_relative(rows, datasets, unseen):
         ax.axvline(1.0, color="#222222", lw=0.6)
         ax.set(title=title, xscale="log")
         left, right = ax.get_xlim()
-        ticks = [
-            t
-            for t in ([0.1, 0.2, 0.5, 1, 2, 5, 10] if right > 4 * left else [0.5, 0.7, 1, 1.4, 2])
-            if left <= t <= right
-        ]
-        ax.set_xticks(ticks, [f"{t:g}" for t in ticks], minor=False)
+        marks = [0.1, 0.2, 0.5, 1, 2, 5, 10] if right > 4 * left else [0.5, 0.7, 1, 1.4, 2]
+        ticks = [mark for mark in marks if left <= mark <= right]
+        ax.set_xticks(ticks, [f"{mark:g}" for mark in ticks], minor=False)
         ax.minorticks_off()
-        ax.set_yticks(range(len(names)), [data_name(d) + " *" * (d in unseen) for d in names])
+        labels = [data_name(name) + " *" * (name in unseen) for name in names]
+        ax.set_yticks(range(len(names)), labels)
     axes[0, 0].invert_yaxis()
     for ax in axes[1]:
         ax.set_xlabel("loss over the stratified draw's")
-    fig.legend(
-        *axes[0, 0].get_legend_handles_labels(),
-        loc="outside lower center",
-        ncols=5,
-    )
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside lower center", ncols=5)
     return fig
 
 

@@ -18,11 +18,11 @@ from sklearn.exceptions import ConvergenceWarning
 from handful_papers.own import METHODS
 from handful_papers.style import legend_below, log_ticks, panels
 
-# pixels of a patch: 64 columns
+# Pixels along the side of a patch, which has 64 columns.
 SIDE = 8
-# rows of each file
+# Rows of each file.
 FILE_ROWS = 1 << 18
-# rows of a batch of MiniBatchKMeans, at most
+# Rows of a batch of MiniBatchKMeans, at least.
 BATCH = 1 << 13
 
 
@@ -47,36 +47,47 @@ def write_rows(folder, data, n, *, seed):
         with uniform noise
     """
     rng = np.random.default_rng([seed, n])
+    draw_rows = _mixture(rng) if data == "mixture" else _patches(images(data)[0], rng)
     n_bytes = 0
-    if data == "mixture":
-        means = 2 * rng.normal(size=(5000, SIDE**2))
-        share = rng.pareto(1.5, 5000) + 0.1
-    else:
-        windows = np.lib.stride_tricks.sliding_window_view(
-            images(data)[0], (SIDE, SIDE), axis=(1, 2)
-        )
     for i, start in enumerate(range(0, n, FILE_ROWS)):
-        m = min(FILE_ROWS, n - start)
-        if data == "mixture":
-            X = means[rng.choice(5000, m, p=share / share.sum())] + rng.standard_t(
-                4, size=(m, SIDE**2)
-            )
-        else:
-            places = (
-                np.sort(rng.integers(windows.shape[0], size=m)),
-                *rng.integers(windows.shape[1], size=(2, m)),
-            )
-            X = windows[places].reshape(m, -1) + rng.random((m, SIDE**2))
-            X = X[rng.permutation(m)]
-        np.save(folder / f"rows{i}.npy", X.astype(np.float32))
-        n_bytes += X.size * 4
+        X = draw_rows(min(FILE_ROWS, n - start)).astype(np.float32)
+        np.save(folder / f"rows{i}.npy", X)
+        n_bytes += X.nbytes
     return n_bytes
+
+
+def _mixture(rng):
+    """A function that draws rows of a mixture of heavy-tailed clusters of unequal weights."""
+    means = 2 * rng.normal(size=(5000, SIDE**2))
+    shares = rng.pareto(1.5, 5000) + 0.1
+    shares /= shares.sum()
+
+    def draw_rows(m):
+        cluster = rng.choice(5000, m, p=shares)
+        return means[cluster] + rng.standard_t(4, size=(m, SIDE**2))
+
+    return draw_rows
+
+
+def _patches(pictures, rng):
+    """A function that draws patches from random places of grey images, with uniform noise."""
+    windows = np.lib.stride_tricks.sliding_window_view(pictures, (SIDE, SIDE), axis=(1, 2))
+
+    def draw_rows(m):
+        picture = np.sort(rng.integers(windows.shape[0], size=m))
+        down, right = rng.integers(windows.shape[1], size=(2, m))
+        patches = windows[picture, down, right].reshape(m, -1)
+        noisy = patches + rng.random((m, SIDE**2))
+        return noisy[rng.permutation(m)]
+
+    return draw_rows
 
 
 def sample(folder, m, rng):
     """`m` rows at random, without repetition, in random order; blocks are read one at a time."""
     blocks = Blocks(folder)
-    return blocks.take(rng.permutation(rng.choice(blocks.n, min(m, blocks.n), replace=False))).X
+    drawn = rng.choice(blocks.n, min(m, blocks.n), replace=False)
+    return blocks.take(rng.permutation(drawn)).X
 
 
 def fit(
@@ -98,40 +109,49 @@ def fit(
     """
     rng = np.random.default_rng(seed)
     if method == "vcgmm":
-        options = dict(
-            coreset_size=size, assignment="hardened", compute_labels=False, random_state=seed
+        model = VCGMM(
+            n_clusters,
+            coreset_size=size,
+            assignment="hardened",
+            compute_labels=False,
+            random_state=seed,
         )
-        return VCGMM(n_clusters, **options).fit(folder).cluster_centers_
+        return model.fit(folder).cluster_centers_
     X = sample(folder, size, rng)
     if method == "faiss":
         import faiss
 
         faiss.omp_set_num_threads(1)
-        options = dict(
-            niter=n_iter, seed=seed + 1, max_points_per_centroid=len(X), min_points_per_centroid=1
+        model = faiss.Kmeans(
+            X.shape[1],
+            n_clusters,
+            niter=n_iter,
+            seed=seed + 1,
+            max_points_per_centroid=len(X),
+            min_points_per_centroid=1,
         )
-        model = faiss.Kmeans(X.shape[1], n_clusters, **options)
         model.train(X)
         return model.centroids
     if method == "kmeans":
-        return (
-            KMeans(
-                n_clusters,
-                n_init=1,
-                random_state=seed,
-            )
-            .fit(X)
-            .cluster_centers_
-        )
+        model = KMeans(n_clusters, n_init=1, random_state=seed)
+        return model.fit(X).cluster_centers_
     model = MiniBatchKMeans(n_clusters, random_state=seed, compute_labels=False)
-    for start in range(0, len(X), max(BATCH, 2 * n_clusters)):
-        part = X[start : start + max(BATCH, 2 * n_clusters)]
+    batch = max(BATCH, 2 * n_clusters)
+    for start in range(0, len(X), batch):
+        part = X[start : start + batch]
         if len(part) >= n_clusters:
             model.partial_fit(part)
     return model.cluster_centers_
 
 
-def measured_fit(method, folder, n_clusters, size, seed, n_iter=10):
+def measured_fit(
+    method,
+    folder,
+    n_clusters,
+    size,
+    seed,
+    n_iter=10,
+):
     """`fit` in a process of its own: centres, CPU seconds, and the most megabytes that the process
     has held.
 
@@ -139,8 +159,14 @@ def measured_fit(method, folder, n_clusters, size, seed, n_iter=10):
     """
     warnings.simplefilter("ignore", ConvergenceWarning)
     few = folder.parent / "few.npy"
-    # compiles
-    fit(method, few, 8, size=500, seed=0)
+    # What compiles does so here.
+    fit(
+        method,
+        few,
+        8,
+        size=500,
+        seed=0,
+    )
     before = peak_megabytes()
     start = time.process_time()
     centers = fit(
@@ -160,7 +186,15 @@ def peak_megabytes():
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
-def curve_rows(dataset, seed, *, rows, measured, arms, kmeans_rows):
+def curve_rows(
+    dataset,
+    seed,
+    *,
+    rows,
+    measured,
+    arms,
+    kmeans_rows,
+):
     """Every arm on one data set with one seed, each in a process of its own: a task of the sweep.
 
     Parameters
@@ -181,16 +215,16 @@ def curve_rows(dataset, seed, *, rows, measured, arms, kmeans_rows):
     found = []
     with TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "data").mkdir(), (folder / "test").mkdir()
+        (folder / "data").mkdir()
+        (folder / "test").mkdir()
         n_bytes = write_rows(folder / "data", dataset, rows, seed=0)
         write_rows(folder / "test", dataset, measured, seed=1)
         held_out = Blocks(folder / "test").take(np.arange(measured)).X
         np.save(folder / "few.npy", held_out[:1000])
         for method, clusters, per_cluster in arms:
-            size = min(
-                per_cluster * clusters,
-                rows if method in ("vcgmm", "faiss") else min(rows, kmeans_rows),
-            )
+            in_memory = method not in ("vcgmm", "faiss")
+            most = min(rows, kmeans_rows) if in_memory else rows
+            size = min(per_cluster * clusters, most)
             with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
                 job = pool.submit(
                     measured_fit,
@@ -203,35 +237,32 @@ def curve_rows(dataset, seed, *, rows, measured, arms, kmeans_rows):
                 centers, seconds, megabytes, imports = job.result()
             error = quantization_error(held_out, centers.astype(np.float32)) / measured
             row = dict(
-                method=method, clusters=clusters, size=size, n=rows, error=error, seconds=seconds
+                method=method,
+                clusters=clusters,
+                size=size,
+                n=rows,
+                error=error,
+                seconds=seconds,
+                megabytes=megabytes,
+                imports=imports,
+                file_megabytes=n_bytes / 2**20,
             )
-            found.append(
-                row
-                | dict(
-                    megabytes=megabytes,
-                    imports=imports,
-                    file_megabytes=n_bytes / 2**20,
-                )
-            )
+            found.append(row)
     return found
 
 
 def draw(rows, titles):
     """Error over the best one against CPU seconds, a panel for each data set and number of
     clusters."""
-    means = (
-        rows.groupby(["dataset", "clusters", "method", "size"], sort=False)[["error", "seconds"]]
-        .mean()
-        .reset_index()
-    )
+    by_arm = rows.groupby(["dataset", "clusters", "method", "size"], sort=False)
+    means = by_arm[["error", "seconds"]].mean().reset_index()
     groups = list(means.groupby(["dataset", "clusters"], sort=False))
     fig, axes = panels(len(groups), most=3, ratio=0.8)
     for ax, ((dataset, clusters), part) in zip(axes.flat, groups):
         for method, line in part.groupby("method", sort=False):
             line = line.sort_values("seconds")
-            ax.plot(
-                line.seconds, 100 * (line.error / part.error.min() - 1), **METHODS.style(method)
-            )
+            excess = 100 * (line.error / part.error.min() - 1)
+            ax.plot(line.seconds, excess, **METHODS.style(method))
         ax.set(title=f"{titles[dataset]}, C = {clusters:,}", xscale="log", xlabel="CPU seconds")
         log_ticks(ax.xaxis)
     for ax in axes[:, 0]:
@@ -246,19 +277,25 @@ def draw(rows, titles):
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     against = {}
-    for key, part in run.rows.groupby(["dataset", "clusters"], sort=False):
-        ours = part[part.method == "vcgmm"]
-        ours = ours[ours["size"] == ours["size"].max()].set_index("seed")
-        theirs = part[part.method == "faiss"]
-        if not len(theirs):
-            continue
-        cost = theirs.groupby("size").seconds.mean()
-        sizes = cost.index[cost <= ours.seconds.mean()]
-        size = sizes.max() if len(sizes) else cost.index.min()
-        them = theirs[theirs["size"] == size].set_index("seed")
-        against[f"{key[0]}, C = {key[1]:,}"] = (ours.error / them.error).to_numpy()
-    peak = run.rows[run.rows.method == "vcgmm"].groupby("clusters").megabytes.max() / 1024
+    for (dataset, clusters), part in run.rows.groupby(["dataset", "clusters"], sort=False):
+        if "faiss" in set(part.method):
+            against[f"{dataset}, C = {clusters:,}"] = _errors_at_equal_seconds(part)
+    by_clusters = run.rows[run.rows.method == "vcgmm"].groupby("clusters")
+    peak = by_clusters.megabytes.max() / 1024
     return {
         "own-beyond-faiss": against,
         "own-beyond-peak": {f"C = {clusters:,}": [value] for clusters, value in peak.items()},
     }
+
+
+def _errors_at_equal_seconds(part):
+    """Our error on the largest coreset over that of faiss on the most rows for which it takes no
+    longer, one value a seed."""
+    ours = part[part.method == "vcgmm"]
+    ours = ours[ours["size"] == ours["size"].max()].set_index("seed")
+    theirs = part[part.method == "faiss"]
+    seconds = theirs.groupby("size").seconds.mean()
+    affordable = seconds.index[seconds <= ours.seconds.mean()]
+    size = affordable.max() if len(affordable) else seconds.index.min()
+    theirs = theirs[theirs["size"] == size].set_index("seed")
+    return (ours.error / theirs.error).to_numpy()

@@ -11,7 +11,7 @@ from sklearn.metrics import log_loss
 from handful_papers.own.posterior import table
 
 METHODS_SHOWN = ("uniform", "bilevel", "matched")
-# penalties of the trainer, as multiples of the one that rows are chosen for
+# Penalties of the trainer, as multiples of the one that rows are chosen for.
 FACTORS = (0.1, 0.3, 1.0, 3.0, 10.0)
 
 
@@ -21,13 +21,17 @@ def chosen(method, m, l2, X, y, seed):
     if method == "uniform":
         return UniformCoreset(m, random_state=seed).fit(X, y)
     if method == "bilevel":
-        return BilevelCoreset(
-            Logistic(l2=l2), size=m, weighting="optimised", random_state=seed
-        ).fit(X, y)
+        selector = BilevelCoreset(
+            Logistic(l2=l2),
+            size=m,
+            weighting="optimised",
+            random_state=seed,
+        )
+        return selector.fit(X, y)
     try:
         return MatchedCoreset(Logistic(l2=l2), size=m).fit(X, y)
     except ValueError as error:
-        # what it says where m is too small
+        # Where m is too small the message names the class to take instead.
         if "BilevelCoreset" not in str(error):
             raise
         return None
@@ -57,72 +61,72 @@ def loss_rows(
     """
     X, y = table(dataset, n + n_test, seed, columns)
     cut = min(n, len(X) * 3 // 4)
-    test = X[cut:], y[cut:]
-    X = X[:cut]
-    y = y[:cut]
+    X, X_test = np.split(X, [cut])
+    y, y_test = np.split(y, [cut])
 
-    def loss(X, y, w, strength, **options):
-        model = LogisticRegression(
-            C=1 / (strength * w.sum()),
-            tol=1e-6,
-            max_iter=5000,
-            **options,
-        )
-        return log_loss(
-            test[1], model.fit(X, y, sample_weight=w).predict_proba(test[0]), labels=[0, 1]
-        )
+    def losses(X, y, w):
+        """Way of training -> held-out loss of what is trained on weighted rows."""
+        found = {}
+        for way, strength, options in ways_to_train(l2):
+            model = LogisticRegression(
+                C=1 / (strength * w.sum()),
+                tol=1e-6,
+                max_iter=5000,
+                **options,
+            )
+            model.fit(X, y, sample_weight=w)
+            found[way] = log_loss(y_test, model.predict_proba(X_test), labels=[0, 1])
+        return found
 
-    ways = [(f"l2 x {factor:g}", l2 * factor, {}) for factor in FACTORS]
-    ways.append(("l1", l2, dict(l1_ratio=1.0, solver="liblinear")))
-    every = {
-        way: loss(
-            X,
-            y,
-            np.ones(cut),
-            strength,
-            **options,
-        )
-        for way, strength, options in ways
-    }
-    found = [
-        dict(
+    every = losses(X, y, np.ones(cut))
+    found = []
+    for way, loss in every.items():
+        row = dict(
             method="full",
             m=cut,
             rows=cut,
             way=way,
-            loss=value,
+            loss=loss,
             excess=0.0,
         )
-        for way, value in every.items()
-    ]
+        found.append(row)
     for method in METHODS_SHOWN:
         for m in sizes:
             start = time.process_time()
-            few = chosen(method, m, l2, X, y, seed)
+            few = chosen(
+                method,
+                m,
+                l2,
+                X,
+                y,
+                seed,
+            )
             if few is None or len(np.unique(y[few.indices_])) < 2:
                 continue
+            seconds = time.process_time() - start
             same = dict(
-                method=method, m=m, rows=len(few.indices_), seconds=time.process_time() - start
+                method=method,
+                m=m,
+                rows=len(few.indices_),
+                seconds=seconds,
             )
-            for way, strength, options in ways:
-                value = loss(*few.take(X, y), strength, **options)
+            for way, loss in losses(*few.take(X, y)).items():
                 found.append(
                     same
                     | dict(
                         way=way,
-                        loss=value,
-                        excess=value - every[way],
+                        loss=loss,
+                        excess=loss - every[way],
                     )
                 )
-    return [
-        dict(
-            dataset=dataset,
-            n=cut,
-            d=X.shape[1],
-        )
-        | row
-        for row in found
-    ]
+    about = dict(dataset=dataset, n=cut, d=X.shape[1])
+    return [about | row for row in found]
+
+
+def ways_to_train(l2):
+    """(name, strength of the penalty, options of the trainer) of each penalty that is tried."""
+    ways = [(f"l2 x {factor:g}", l2 * factor, {}) for factor in FACTORS]
+    return [*ways, ("l1", l2, dict(l1_ratio=1.0, solver="liblinear"))]
 
 
 # --- which numbers decide the claims
@@ -132,13 +136,14 @@ def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     rows = run.rows
     own = "l2 x 1"
-    # the least size at which the path fits
-    fits = rows[rows.method == "matched"].groupby(["dataset", "seed"]).m.min()
+    matched_rows = rows[rows.method == "matched"]
+    least = matched_rows.groupby(["dataset", "seed"]).m.min().rename("least")
 
     def at_that_size(method, ways):
+        """The excess at the least size at which the path fits, by data set and seed."""
         found = rows[(rows.method == method) & rows.way.isin(ways)]
-        found = found[found.m == fits.reindex(list(zip(found.dataset, found.seed))).to_numpy()]
-        return found.groupby(["dataset", "seed"]).excess
+        found = found.join(least, on=["dataset", "seed"])
+        return found[found.m == found.least].groupby(["dataset", "seed"]).excess
 
     path = [way for way in rows.way.unique() if way.startswith("l2")]
     matched = at_that_size("matched", [own]).max()

@@ -2,7 +2,6 @@
 seconds."""
 
 import time
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -22,9 +21,9 @@ class ByClass:
     no weights."""
 
     def __init__(self, y, *, batch_size, seed):
-        self.draws = WeightedRandomSampler(
-            1.0 / np.bincount(y)[y], batch_size, generator=torch.Generator().manual_seed(seed)
-        )
+        generator = torch.Generator().manual_seed(seed)
+        chances = 1.0 / np.bincount(y)[y]
+        self.draws = WeightedRandomSampler(chances, batch_size, generator=generator)
         self.weights = np.ones(batch_size)
 
     def sample(self):
@@ -42,9 +41,8 @@ def make_sampler(method, y, *, batch_size, seed):
         return UniformSampler(len(y), **options)
     if method == "by class":
         return ByClass(y, batch_size=batch_size, seed=seed)
-    return {"fixed mixture": FixedMixture, "mixture": MixtureSampler}[method](
-        group_components(y), **options
-    )
+    kind = FixedMixture if method == "fixed mixture" else MixtureSampler
+    return kind(group_components(y), **options)
 
 
 def prepare(dataset, seed, *, n, n_test):
@@ -61,25 +59,19 @@ def prepare(dataset, seed, *, n, n_test):
     data = load(dataset)
     y = np.unique(data.y, return_inverse=True)[1]
     n_test = min(n_test, len(y) // 6)
-    rows, aside = train_test_split(
-        np.arange(len(y)), test_size=2 * n_test, stratify=y, random_state=seed
-    )
-    if n < len(rows):
-        rows, _ = train_test_split(
+
+    def apart(rows, **sizes):
+        return train_test_split(
             rows,
-            train_size=n,
+            **sizes,
             stratify=y[rows],
             random_state=seed,
         )
-    parts = [
-        rows,
-        *train_test_split(
-            aside,
-            test_size=n_test,
-            stratify=y[aside],
-            random_state=seed,
-        ),
-    ]
+
+    rows, aside = apart(np.arange(len(y)), test_size=2 * n_test)
+    if n < len(rows):
+        rows, _ = apart(rows, train_size=n)
+    parts = [rows, *apart(aside, test_size=n_test)]
     tables = standardise(*(data.X[part].astype(np.float64) for part in parts))
     return [(torch.tensor(X, dtype=torch.float32), y[part]) for X, part in zip(tables, parts)]
 
@@ -151,9 +143,13 @@ def _train(
     """The rows of a curve; none where the losses overflow."""
     (X, y), validation, test = parts
     torch.manual_seed(seed)
-    widths = [X.shape[1], hidden, hidden, int(y.max()) + 1]
-    layers = [layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), nn.ReLU())][:-1]
-    model = nn.Sequential(*layers)
+    model = nn.Sequential(
+        nn.Linear(X.shape[1], hidden),
+        nn.ReLU(),
+        nn.Linear(hidden, hidden),
+        nn.ReLU(),
+        nn.Linear(hidden, int(y.max()) + 1),
+    )
     targets = torch.tensor(y)
     optimizer = torch.optim.SGD(
         model.parameters(),
@@ -183,8 +179,10 @@ def _train(
             seconds=seconds,
             learning_rate=learning_rate,
             train=_log_loss(model, X, y),
+            test=_log_loss(model, *test),
+            ap=_precision(model, *test),
         )
-        curve.append(row | dict(test=_log_loss(model, *test), ap=_precision(model, *test)))
+        curve.append(row)
     curve[-1]["validation"] = _log_loss(model, *validation)
     return curve
 
@@ -199,18 +197,17 @@ def _precision(model, X, y):
     shares = model(X).double().softmax(dim=1).numpy()
     counts = np.bincount(y)
     classes = [int(np.argmin(counts))] if len(counts) == 2 else range(len(counts))
-    return 100.0 * float(np.mean([average_precision_score(y == k, shares[:, k]) for k in classes]))
+    precisions = [average_precision_score(y == k, shares[:, k]) for k in classes]
+    return 100.0 * float(np.mean(precisions))
 
 
 def steps_to(rows, level):
     """Steps after which a curve first lies at or below a level; one mark more than all where it
     never does."""
     reached = rows.step[rows.test <= level]
-    return (
-        float(reached.iloc[0])
-        if len(reached)
-        else float(rows.step.iloc[-1] + rows.step.diff().iloc[-1])
-    )
+    if len(reached):
+        return float(reached.iloc[0])
+    return float(rows.step.iloc[-1] + rows.step.diff().iloc[-1])
 
 
 # --- which numbers decide the claims

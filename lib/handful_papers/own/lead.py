@@ -11,11 +11,15 @@ from handful_papers.provenance import write_atomically
 from handful_papers.style import render, use_style
 
 TARGET = FIGURES / "lead.png"
-# inches of a panel, type size: legible where both panels share 390 pixels
+# Inches of a panel, and the type size: legible where both panels share 390 pixels.
 SIDE = 2.75
 POINTS = 9.5
-# nats; what is less is rounding, and stands at this line
+# In nats: what is less is rounding, and stands at this line.
 FLOOR = 1e-12
+RANDOM = METHODS["uniform"]["color"]
+MATCHED = METHODS["matched"]["color"]
+# Keys of matplotlib's settings that are a size of type.
+TYPE_SIZES = ("font.size", "axes.labelsize", "xtick.labelsize", "ytick.labelsize", "axes.titlesize")
 
 
 def excess(rows):
@@ -46,24 +50,26 @@ def draw(hundred, posterior):
     import matplotlib.pyplot as plt
 
     use_style()
-    plt.rcParams.update(
-        {
-            key: POINTS
-            for key in ("font.size", "axes.labelsize", "xtick.labelsize", "ytick.labelsize")
-        }
-    )
-    plt.rcParams.update({"axes.titlesize": POINTS})
+    plt.rcParams.update(dict.fromkeys(TYPE_SIZES, POINTS))
     fig, (left, right) = plt.subplots(
         1,
         2,
         figsize=(2 * SIDE, SIDE),
         layout="constrained",
     )
-    chosen, random, matched = (METHODS[m]["color"] for m in ("bilevel", "uniform", "matched"))
+    _draw_losses(left, hundred)
+    _draw_divergences(right, posterior)
+    for ax in (left, right):
+        ax.grid(False)
+    return fig
 
+
+def _draw_losses(left, hundred):
+    """The panel of held-out losses, from the rows of `hundred_rows`."""
     quartiles = excess(hundred)
-    for method, colour in (("uniform", random), ("bilevel", chosen)):
+    for method in ("uniform", "bilevel"):
         one = quartiles.loc[method]
+        colour = METHODS[method]["color"]
         left.plot(
             one.index,
             one[0.5],
@@ -81,14 +87,16 @@ def draw(hundred, posterior):
             lw=0,
         )
     least = least_matched(hundred)
-    left.plot(
-        least.rows, least.excess, color=matched, ls="", marker="D", ms=5, zorder=5, clip_on=False
+    marks = dict(
+        color=MATCHED,
+        ls="",
+        marker="D",
+        ms=5,
+        zorder=5,
+        clip_on=False,
     )
-    left.axhline(
-        0,
-        color=METHODS["full"]["color"],
-        lw=1,
-    )
+    left.plot(least.rows, least.excess, **marks)
+    left.axhline(0, color=METHODS["full"]["color"], lw=1)
     left.set(
         xscale="log",
         xlabel="training rows",
@@ -100,61 +108,74 @@ def draw(hundred, posterior):
     left.set_yticks([0, 0.5, 1, 1.5])
     left.minorticks_off()
     middle = quartiles.loc["uniform"][0.5]
+    second = (middle.index[1], middle.iloc[1])
+    beside = dict(textcoords="offset points")
     left.annotate(
         "random",
-        (middle.index[1], middle.iloc[1]),
+        second,
         (4, 6),
-        textcoords="offset points",
-        color=random,
+        color=RANDOM,
+        **beside,
     )
     left.annotate(
         "chosen",
         (sizes[0], 0),
         (0, 6),
-        textcoords="offset points",
-        color=chosen,
+        color=METHODS["bilevel"]["color"],
+        **beside,
     )
-    left.annotate(
-        "matched",
-        (least.rows.max(), 0),
-        (0, -7),
-        textcoords="offset points",
-        color=matched,
+    below = dict(
+        color=MATCHED,
         ha="right",
         va="top",
+        **beside,
     )
+    left.annotate("matched", (least.rows.max(), 0), (0, -7), **below)
 
+
+def _draw_divergences(right, posterior):
+    """The panel of divergences, from the rows of `posterior`."""
     measured = divergences(posterior)
     for _, one in measured.loc["matched"].groupby("what"):
+        shown = one.kl.clip(lower=FLOOR)
         right.plot(
             one.rows,
-            one.kl.clip(lower=FLOOR),
-            color=matched,
+            shown,
+            color=MATCHED,
             lw=1,
             marker="D",
             ms=3,
         )
+    drawn = measured.loc["uniform"]
     right.plot(
-        measured.loc["uniform"].rows,
-        measured.loc["uniform"].kl,
-        color=random,
+        drawn.rows,
+        drawn.kl,
+        color=RANDOM,
         ls="",
         marker="o",
         ms=4,
     )
-    right.set(
-        xscale="log", yscale="log", xlabel="rows", ylabel="nats from the posterior of all rows"
-    )
+    right.set(xscale="log", yscale="log", xlabel="rows")
+    right.set_ylabel("nats from the posterior of all rows")
     right.set(xlim=(8, 6000), ylim=(FLOOR / 10, 1e5))
     powers = ["≤ $10^{-12}$", "$10^{-9}$", "$10^{-6}$", "0.001", "1", "1000"]
     right.set_yticks([FLOOR, 1e-9, 1e-6, 1e-3, 1, 1e3], powers)
     right.set_xticks([10, 100, 1000], ["10", "100", "1000"])
     right.minorticks_off()
-    right.text(2000, 20, "random", color=random, ha="right")
-    right.text(10, 0.3, "matched", color=matched, ha="left")
-    for ax in (left, right):
-        ax.grid(False)
-    return fig
+    right.text(
+        2000,
+        20,
+        "random",
+        color=RANDOM,
+        ha="right",
+    )
+    right.text(
+        10,
+        0.3,
+        "matched",
+        color=MATCHED,
+        ha="left",
+    )
 
 
 def write():

@@ -51,19 +51,19 @@ def negative_binomial(theta, X, y):
 
 def nonlinear(theta, X, y):
     """A saturating curve of the first column."""
-    fit = theta[:, :1] + np.exp(theta[:, 1:2]) * np.tanh(
-        X[:, 0] * np.exp(theta[:, 2:3]) + theta[:, 3:4]
-    )
-    return -0.5 * ((y - fit) * np.exp(-theta[:, 4:])) ** 2 - theta[:, 4:]
+    level, log_height, log_slope, shift, log_sd = np.split(theta, 5, axis=1)
+    curve = np.tanh(X[:, 0] * np.exp(log_slope) + shift)
+    fit = level + np.exp(log_height) * curve
+    return -0.5 * ((y - fit) * np.exp(-log_sd)) ** 2 - log_sd
 
 
 def mixture(theta, X):
     """Two Gaussians: means, logarithms of deviations, log odds of the first."""
-    first, second = (
-        -0.5 * ((X[:, 0] - theta[:, [m]]) * np.exp(-theta[:, [s]])) ** 2 - theta[:, [s]]
-        for m, s in ((0, 2), (1, 3))
-    )
-    return np.logaddexp(log_expit(theta[:, 4:]) + first, log_expit(-theta[:, 4:]) + second)
+    first_mean, second_mean, first_log_sd, second_log_sd, log_odds = np.split(theta, 5, axis=1)
+    x = X[:, 0]
+    first = -0.5 * ((x - first_mean) * np.exp(-first_log_sd)) ** 2 - first_log_sd
+    second = -0.5 * ((x - second_mean) * np.exp(-second_log_sd)) ** 2 - second_log_sd
+    return np.logaddexp(log_expit(log_odds) + first, log_expit(-log_odds) + second)
 
 
 class SoftplusPoisson(Poisson):
@@ -86,7 +86,9 @@ class SoftplusLink(Link):
         """As `Link.derivatives`."""
         p = expit(Z)
         rate = np.maximum(np.logaddexp(0, Z), 1e-300)
-        return (1 - Y / rate) * p, ((1 - Y / rate) * p * (1 - p) + Y * (p / rate) ** 2)[:, :, None]
+        slope = (1 - Y / rate) * p
+        curvature = slope * (1 - p) + Y * (p / rate) ** 2
+        return slope, curvature[:, :, None]
 
 
 def generated(model, n, seed):
@@ -95,16 +97,13 @@ def generated(model, n, seed):
     X = np.column_stack([rng.standard_t(5, size=(n, 8)) / np.sqrt(5 / 3), np.ones(n)])
     b = rng.normal(size=9) * 0.4
     if model == "poisson":
-        return (
-            poisson,
-            X,
-            rng.poisson(np.exp(np.clip(0.6 * X @ b, -8, 4))).astype(float),
-            np.zeros(9),
-        )
+        y = rng.poisson(np.exp(np.clip(0.6 * X @ b, -8, 4)))
+        return poisson, X, y.astype(float), np.zeros(9)
     if model == "student":
         return student, X, X @ b + 0.7 * rng.standard_t(3, size=n), np.zeros(11)
     if model == "negative binomial":
-        y = rng.negative_binomial(2, 1 / (1 + np.exp(np.clip(0.5 * X @ b, -5, 5)) / 2))
+        mean = np.exp(np.clip(0.5 * X @ b, -5, 5))
+        y = rng.negative_binomial(2, 1 / (1 + mean / 2))
         return negative_binomial, X, y.astype(float), np.zeros(10)
     if model == "groups":
         group = rng.integers(0, 20, n)
@@ -112,12 +111,8 @@ def generated(model, n, seed):
         y = (rng.random(n) < 1 / (1 + np.exp(-eta))).astype(float)
         return logistic, np.column_stack([X[:, :5], np.eye(20)[group]]), y, np.zeros(25)
     if model == "nonlinear":
-        return (
-            nonlinear,
-            X,
-            b[0] + abs(b[1]) * np.tanh(1.5 * X[:, 0]) + 0.3 * rng.normal(size=n),
-            np.zeros(5),
-        )
+        curve = b[0] + abs(b[1]) * np.tanh(1.5 * X[:, 0])
+        return nonlinear, X, curve + 0.3 * rng.normal(size=n), np.zeros(5)
     x = np.where(rng.random(n) < 0.35, rng.normal(-1, 0.7, n), rng.normal(1.2, 0.9, n))
     return mixture, x[:, None], None, np.array([-1.0, 1.0, -0.3, -0.3, -0.5])
 
@@ -126,7 +121,8 @@ def table(dataset, n, seed, columns=None):
     """At most n rows of a data set, standardised, and whether they are of the most frequent
     class."""
     data = load(dataset)
-    X = np.asarray(data.X.todense() if hasattr(data.X, "todense") else data.X, float)[:, :columns]
+    dense = data.X.todense() if hasattr(data.X, "todense") else data.X
+    X = np.asarray(dense, float)[:, :columns]
     codes = np.unique(data.y, return_inverse=True)[1]
     rows = np.random.default_rng(seed).permutation(len(X))[:n]
     X = X[rows]
@@ -182,21 +178,23 @@ class Truth:
     def log_z(self, log_density=None):
         """Logarithm of the integral of a density, this posterior's own if None, up to what all of
         its size share."""
-        return logsumexp(
-            (self.full if log_density is None else log_density) - self.proposal
-        ) - np.log(len(self.z))
+        if log_density is None:
+            log_density = self.full
+        return logsumexp(log_density - self.proposal) - np.log(len(self.z))
 
     def divergence(self, log_density, log_z=None):
         """Divergence from this posterior to another, in nats; `log_z` is for one that lies
         elsewhere."""
-        log_z = self.log_z(log_density) if log_z is None else log_z
+        if log_z is None:
+            log_z = self.log_z(log_density)
         return float(self.weights @ (self.full - log_density) - self.log_z() + log_z)
 
     def moments(self, log_density):
         """Mean and covariance of a density."""
         w = self.normalised(log_density)
         mean = w @ self.theta
-        return mean, ((self.theta - mean).T * w) @ (self.theta - mean)
+        centred = self.theta - mean
+        return mean, (centred.T * w) @ centred
 
 
 def problem_of(what, n, seed, columns):
@@ -223,9 +221,18 @@ def random_rows(
     posterior."""
     few = rng.choice(len(X), min(3000, len(X) // 3), replace=False)
     weights = np.full(len(few), len(X) / len(few))
-    return len(few), Truth(
-        problem, X[few], None if y is None else y[few], prior, start, rng, n_draws, weights
+    y_few = None if y is None else y[few]
+    posterior = Truth(
+        problem,
+        X[few],
+        y_few,
+        prior,
+        start,
+        rng,
+        n_draws,
+        weights,
     )
+    return len(few), posterior
 
 
 def posterior_rows(
@@ -253,7 +260,15 @@ def posterior_rows(
     """
     rng = np.random.default_rng([seed, 7])
     problem, X, y, start, prior = problem_of(what, n, seed, columns)
-    truth = Truth(problem, X, y, prior, start, rng, n_draws)
+    truth = Truth(
+        problem,
+        X,
+        y,
+        prior,
+        start,
+        rng,
+        n_draws,
+    )
     same = dict(
         what=what,
         n=len(X),
@@ -261,14 +276,20 @@ def posterior_rows(
         n_terms=truth.n_terms,
         n_effective=1 / (truth.weights**2).sum(),
     )
-    found = [
-        same
-        | dict(
-            method="laplace",
-            rows=0,
-            kl=truth.divergence(-0.5 * (truth.z**2).sum(1)),
+    found = []
+
+    def add(method, rows, kl, **more):
+        found.append(
+            same
+            | dict(
+                method=method,
+                rows=rows,
+                **more,
+                kl=kl,
+            )
         )
-    ]
+
+    add("laplace", 0, truth.divergence(-0.5 * (truth.z**2).sum(1)))
     m, random = random_rows(
         truth,
         problem,
@@ -279,12 +300,7 @@ def posterior_rows(
         rng,
         n_draws,
     )
-    found.append(
-        same
-        | dict(
-            method="uniform", rows=m, kl=truth.divergence(random.of(truth.theta), random.log_z())
-        )
-    )
+    add("uniform", m, truth.divergence(random.of(truth.theta), random.log_z()))
     for multiple in multiples:
         start_time = time.process_time()
         selector = MatchedCoreset(
@@ -303,20 +319,15 @@ def posterior_rows(
         density = truth.of_rows(matched.indices_, matched.weights_)
         w = truth.normalised(density)
         draws = truth.theta[rng.choice(n_draws, 1000, p=w)]
-        row = dict(
-            method="matched",
-            rows=len(matched.indices_),
-            multiple=multiple,
-            kl=truth.divergence(density),
-        )
-        row |= dict(
-            kl_estimated=matched.kl_, seconds=seconds, verdict=matched.check(draws, X, y).verdict
-        )
+        add("matched", len(matched.indices_), truth.divergence(density), multiple=multiple)
+        row = found[-1]
+        row["kl_estimated"] = matched.kl_
+        row["seconds"] = seconds
+        row["verdict"] = matched.check(draws, X, y).verdict
         if what == "bike_poisson":
             stan = data_moments()
             row["kl_stan"] = two_moments(truth.moments(density), stan)
             row["kl_stan_all"] = two_moments(truth.moments(truth.full), stan)
-        found.append(same | row)
     return found
 
 
@@ -340,10 +351,23 @@ def marginal_rows(
     """
     rng = np.random.default_rng([seed, 8])
     problem, X, y, start, prior = problem_of(what, n, seed, columns)
-    truth = Truth(problem, X, y, prior, start, rng, n_draws)
-    matched = MatchedCoreset(
-        problem, at="posterior", prior=prior, start=start, random_state=seed
-    ).fit(X, y)
+    truth = Truth(
+        problem,
+        X,
+        y,
+        prior,
+        start,
+        rng,
+        n_draws,
+    )
+    selector = MatchedCoreset(
+        problem,
+        at="posterior",
+        prior=prior,
+        start=start,
+        random_state=seed,
+    )
+    matched = selector.fit(X, y)
     m, random = random_rows(
         truth,
         problem,
@@ -361,30 +385,33 @@ def marginal_rows(
         "matched": (len(matched.indices_), truth.theta[:, which], of_matched),
         "uniform": (m, random.theta[:, which], random.weights),
     }
-    centers = {
-        method: (w @ x, np.sqrt(w @ (x - w @ x) ** 2)) for method, (_, x, w) in draws.items()
-    }
-    low = min(mean - 4 * deviation for mean, deviation in centers.values())
-    high = max(mean + 4 * deviation for mean, deviation in centers.values())
-    grid = np.linspace(low, high, n_points)
+    ends = []
+    for _, x, w in draws.values():
+        mean = w @ x
+        deviation = np.sqrt(w @ (x - mean) ** 2)
+        ends += [mean - 4 * deviation, mean + 4 * deviation]
+    grid = np.linspace(min(ends), max(ends), n_points)
     same = dict(
         what="marginal",
         n=len(X),
         d=truth.theta.shape[1],
         n_terms=truth.n_terms,
     )
-    return [
-        same
-        | dict(
-            method=method,
-            rows=size,
-            point=i,
-            x=at,
-            density=height,
-        )
-        for method, (size, x, w) in draws.items()
-        for i, (at, height) in enumerate(zip(grid, gaussian_kde(x, weights=w)(grid)))
-    ]
+    found = []
+    for method, (size, x, w) in draws.items():
+        heights = gaussian_kde(x, weights=w)(grid)
+        for i, (at, height) in enumerate(zip(grid, heights)):
+            found.append(
+                same
+                | dict(
+                    method=method,
+                    rows=size,
+                    point=i,
+                    x=at,
+                    density=height,
+                )
+            )
+    return found
 
 
 def data_moments():
@@ -398,15 +425,23 @@ def two_moments(a, b):
     inverse = np.linalg.inv(b[1])
     move = a[0] - b[0]
     ratio = inverse @ a[1]
-    return float(
-        0.5 * (np.trace(ratio) - len(move) + move @ inverse @ move - np.linalg.slogdet(ratio)[1])
-    )
+    _, log_determinant = np.linalg.slogdet(ratio)
+    twice = np.trace(ratio) - len(move) + move @ inverse @ move - log_determinant
+    return float(0.5 * twice)
 
 
 # --- Hamiltonian Monte Carlo
 
 
-def chain_rows(seed, *, n, d, n_warmup, n_draws, everything):
+def chain_rows(
+    seed,
+    *,
+    n,
+    d,
+    n_warmup,
+    n_draws,
+    everything,
+):
     """NUTS (NumPyro) for logistic regression on generated rows: on the matched rows, and on all: a
     dict for each.
 
@@ -427,9 +462,12 @@ def chain_rows(seed, *, n, d, n_warmup, n_draws, everything):
 
     numpyro.enable_x64()
     rng = np.random.default_rng(seed)
-    X = rng.standard_t(5, size=(n, d)) @ (np.eye(d) + 0.3 * rng.normal(size=(d, d)) / np.sqrt(d))
+    apart = rng.standard_t(5, size=(n, d))
+    X = apart @ (np.eye(d) + 0.3 * rng.normal(size=(d, d)) / np.sqrt(d))
     X = (X - X.mean(0)) / X.std(0)
-    y = (rng.random(n) < 1 / (1 + np.exp(2 - X @ rng.normal(size=d) * 0.5))).astype(int)
+    uniform = rng.random(n)
+    chances = 1 / (1 + np.exp(2 - X @ rng.normal(size=d) * 0.5))
+    y = (uniform < chances).astype(int)
     start = time.process_time()
     matched = MatchedCoreset(
         Logistic(),
@@ -439,46 +477,45 @@ def chain_rows(seed, *, n, d, n_warmup, n_draws, everything):
     choosing = time.process_time() - start
 
     def model(A, y, w):
-        theta = numpyro.sample(
-            "theta", numpyro.distributions.Normal(0, 1).expand([d + 1]).to_event(1)
-        )
+        prior = numpyro.distributions.Normal(0, 1).expand([d + 1]).to_event(1)
+        theta = numpyro.sample("theta", prior)
         eta = A @ theta
-        numpyro.factor("likelihood", (w * (y * eta - jax.numpy.logaddexp(0.0, eta))).sum())
+        terms = y * eta - jax.numpy.logaddexp(0.0, eta)
+        numpyro.factor("likelihood", (w * terms).sum())
 
     def chain(X, y, w):
-        kernel = NUTS(
-            model, dense_mass=True, init_strategy=init_to_value(values={"theta": matched.modes_[0]})
+        at_the_mode = init_to_value(values={"theta": matched.modes_[0]})
+        kernel = NUTS(model, dense_mass=True, init_strategy=at_the_mode)
+        run = MCMC(
+            kernel,
+            num_warmup=n_warmup,
+            num_samples=n_draws,
+            progress_bar=False,
         )
-        run = MCMC(kernel, num_warmup=n_warmup, num_samples=n_draws, progress_bar=False)
+        A = np.column_stack([X, np.ones(len(X))])
         start = time.process_time()
-        run.run(jax.random.PRNGKey(seed), np.column_stack([X, np.ones(len(X))]), y, w)
+        run.run(jax.random.PRNGKey(seed), A, y, w)
         return np.asarray(run.get_samples()["theta"]), time.process_time() - start
 
-    # starts JAX
+    # This starts JAX.
     chain(X[:10], y[:10], np.ones(10))
     draws, seconds = chain(*matched.take(X, y))
     said = matched.check(draws, X, y)
     same = dict(what="NUTS", n=n, d=d + 1)
-    row = same | dict(
-        method="matched", rows=len(matched.indices_), seconds=choosing, chain=seconds, kl=said.kl
+    row = dict(
+        method="matched",
+        rows=len(matched.indices_),
+        seconds=choosing,
+        chain=seconds,
+        kl=said.kl,
+        verdict=said.verdict,
+        n_effective=said.n_effective,
+        pareto_k=said.pareto_k,
     )
-    found = [
-        row
-        | dict(
-            verdict=said.verdict,
-            n_effective=said.n_effective,
-            pareto_k=said.pareto_k,
-        )
-    ]
+    found = [same | row]
     if everything:
-        found.append(
-            same
-            | dict(
-                method="full",
-                rows=n,
-                chain=chain(X, y, np.ones(n))[1],
-            )
-        )
+        _, seconds = chain(X, y, np.ones(n))
+        found.append(same | dict(method="full", rows=n, chain=seconds))
     return found
 
 
@@ -490,16 +527,19 @@ def evidence(run):
     rows = run.rows
     twice = rows[(rows.method == "matched") & (rows.multiple == 2)]
     told = rows[(rows.method == "matched") & (rows.what != "NUTS") & (rows.kl > 1e-8)]
-    by_what = {what: one for what, one in twice.groupby("what")}
-    chains = rows[rows.what == "NUTS"] if "NUTS" in set(rows.what) else None
-    none = Evidence(lacks="this profile runs no chain on all rows")
-    if chains is not None and "full" in set(chains.method):
-        wide = chains.pivot_table(index="seed", columns="method", values="chain")
-        none = {"": (wide["full"] / wide["matched"]).to_numpy()}
+    divergences = {what: one.kl.to_numpy() for what, one in twice.groupby("what")}
+    # A half to twice the truth.
+    near = (told.kl_estimated / told.kl - 1.25).abs() < 0.75
     return {
-        "own-posterior-divergence": {what: one.kl.to_numpy() for what, one in by_what.items()},
-        "own-posterior-estimate": ((told.kl_estimated / told.kl - 1.25).abs() < 0.75)
-        .astype(float)
-        .to_numpy(),
-        "own-posterior-seconds": none,
+        "own-posterior-divergence": divergences,
+        "own-posterior-estimate": near.astype(float).to_numpy(),
+        "own-posterior-seconds": _chains(rows[rows.what == "NUTS"]),
     }
+
+
+def _chains(rows):
+    """Seconds of a chain on all rows over those of one on the matched rows, one value a seed."""
+    if "full" not in set(rows.method):
+        return Evidence(lacks="this profile runs no chain on all rows")
+    wide = rows.pivot_table(index="seed", columns="method", values="chain")
+    return {"": (wide["full"] / wide["matched"]).to_numpy()}

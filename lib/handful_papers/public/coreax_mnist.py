@@ -18,14 +18,14 @@ RANDOM = "Random Sample"
 LABEL_FREE = ("uniform", "medoids")
 LABELLED = ("stratified", "medoids by class", "bilevel")
 METHODS_SHOWN = (*LABEL_FREE, *LABELLED, "rs2")
-# look at no component
+# They look at no component.
 RAW = ("uniform", "stratified", "rs2")
 WAYS = {"test": "stopped on the test set, as published", "valid": "stopped on a validation split"}
-# principal components in which rows are chosen, where the data have as many
+# Principal components in which rows are chosen, where the data have as many.
 COMPONENTS = 50
-# brought to 0 to 1; the columns of all other data are standardised
+# Their pixels are brought to 0 to 1; the columns of all other data are standardised.
 IMAGES = ("mnist", "digits", "cifar10")
-# rows of a test set, at most: MNIST's
+# A test set has at most as many rows as MNIST's.
 TESTED = 10_000
 
 
@@ -40,23 +40,21 @@ def tables(dataset, n_valid, seed):
     set of more than `TESTED` rows as many are drawn, the same for all seeds.
     """
     data = split(load(dataset), test_size=0.2, random_state=0)
-    valid = np.isin(
-        np.arange(len(data.y)),
-        np.random.default_rng((seed, 1)).choice(len(data.y), n_valid, replace=False),
-    )
+    rng = np.random.default_rng((seed, 1))
+    drawn = rng.choice(len(data.y), n_valid, replace=False)
+    valid = np.isin(np.arange(len(data.y)), drawn)
     tested = np.arange(len(data.y_test))
     if len(tested) > TESTED:
         tested = np.random.default_rng(0).choice(tested, TESTED, replace=False)
     parts = [data.X[~valid], data.X[valid], data.X_test[tested]]
     if dataset in IMAGES:
-        parts = [np.asarray(A, np.float32) / np.float32(data.X.max()) for A in parts]
+        brightest = np.float32(data.X.max())
+        parts = [np.asarray(A, np.float32) / brightest for A in parts]
     else:
         parts = standardise(*parts, dtype=np.float32)
     labels = np.unique(data.y)
-    found = (
-        np.searchsorted(labels, y) for y in (data.y[~valid], data.y[valid], data.y_test[tested])
-    )
-    return list(zip(parts, found))
+    of_parts = [data.y[~valid], data.y[valid], data.y_test[tested]]
+    return [(A, np.searchsorted(labels, y)) for A, y in zip(parts, of_parts)]
 
 
 def components(X):
@@ -74,7 +72,15 @@ def components_of(dataset, n_valid, seed):
     return components(X), time.process_time() - start
 
 
-def choose(method, m, P, y, *, n_pool, seed):
+def choose(
+    method,
+    m,
+    P,
+    y,
+    *,
+    n_pool,
+    seed,
+):
     """Indices of m rows by one of `METHODS_SHOWN`; P are the rows in principal components.
 
     Labels are looked at by "stratified", "medoids by class" and "bilevel", and by no other.
@@ -85,28 +91,36 @@ def choose(method, m, P, y, *, n_pool, seed):
         return StratifiedCoreset(m, random_state=seed).fit(P, y).indices_
     if method == "medoids":
         return Medoids(m, random_state=seed).fit(P).indices_
-    # as many of each class, to one
     if method == "medoids by class":
-        labels = np.unique(y)
-        sizes = np.bincount(np.arange(m) % len(labels))
-        own = [np.flatnonzero(y == label) for label in labels[: len(sizes)]]
-        return np.concatenate(
-            [of[Medoids(k, random_state=seed).fit(P[of]).indices_] for of, k in zip(own, sizes)]
-        )
+        return _medoids_by_class(m, P, y, seed)
+    return _chosen_by_bico(m, P, y, n_pool, seed)
+
+
+def _medoids_by_class(m, P, y, seed):
+    """Medoids of each class, as many of each, or one more."""
+    labels = np.unique(y)
+    sizes = np.bincount(np.arange(m) % len(labels))
+    chosen = []
+    for label, size in zip(labels, sizes):
+        own = np.flatnonzero(y == label)
+        medoids = Medoids(size, random_state=seed).fit(P[own])
+        chosen.append(own[medoids.indices_])
+    return np.concatenate(chosen)
+
+
+def _chosen_by_bico(m, P, y, n_pool, seed):
+    """A coreset of logistic regression on kernel features of `n_pool` random rows."""
     pool = np.random.default_rng((seed, 2)).permutation(len(y))[:n_pool]
     Z = P[pool] / (P[pool].std() * P.shape[1] ** 0.5)
-    features = Nystrom(
-        RBF(gamma=0.25),
-        n_landmarks=300,
-        random_state=seed,
-    ).fit_transform(Z)
-    few = BilevelCoreset(
+    proxy = Nystrom(RBF(gamma=0.25), n_landmarks=300, random_state=seed)
+    selector = BilevelCoreset(
         Logistic(l2=1e-3),
         size=m,
         weighting="binary",
         random_state=seed,
-    ).fit(features, y[pool])
-    return pool[few.indices_]
+    )
+    selector.fit(proxy.fit_transform(Z), y[pool])
+    return pool[selector.indices_]
 
 
 def mebibytes(method, m, X, y, **options):
@@ -118,14 +132,10 @@ def mebibytes(method, m, X, y, **options):
     """
     tracemalloc.start()
     try:
-        choose(
-            method,
-            m,
-            X if method in RAW else components(X),
-            y,
-            **options,
-        )
-        return tracemalloc.get_traced_memory()[1] / 2**20
+        P = X if method in RAW else components(X)
+        choose(method, m, P, y, **options)
+        _, peak = tracemalloc.get_traced_memory()
+        return peak / 2**20
     finally:
         tracemalloc.stop()
 
@@ -161,51 +171,30 @@ def train(
     dict : way -> test accuracy of the best epoch; and its number of epochs, under "epochs"
     """
     import torch
-    from torch import nn
+    from torch.nn.functional import cross_entropy
 
     torch.manual_seed(seed)
-    valid, test = ([torch.from_numpy(part) for part in pair] for pair in (valid, test))
-    d = test[0].shape[1]
-    k = int(test[1].max()) + 1
-    net = nn.Sequential(
-        nn.Linear(d, 64),
-        nn.Dropout(0.2),
-        nn.BatchNorm1d(64, momentum=0.01),
-        nn.ReLU(),
-        nn.Linear(64, k),
-    )
-    # flax's start: a normal, cut at two deviations, of variance 1 / fan-in
-    for layer in (net[0], net[4]):
-        sd = layer.in_features**-0.5 / 0.87962566
-        nn.init.trunc_normal_(
-            layer.weight,
-            std=sd,
-            a=-2 * sd,
-            b=2 * sd,
-        )
-        nn.init.zeros_(layer.bias)
-    optimiser = torch.optim.AdamW(
-        net.parameters(),
-        lr=1e-3,
-        weight_decay=1e-5,
-    )
+    valid = [torch.from_numpy(part) for part in valid]
+    test = [torch.from_numpy(part) for part in test]
+    net = _network(test[0].shape[1], int(test[1].max()) + 1)
+    optimiser = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=1e-5)
     best = dict.fromkeys(WAYS, 0.0)
     found = dict.fromkeys(WAYS, 0.0)
     waited = dict.fromkeys(WAYS, 0)
 
     def accuracy(pair):
         with torch.no_grad():
-            return float((net(pair[0]).argmax(1) == pair[1]).float().mean())
+            right = net(pair[0]).argmax(1) == pair[1]
+            return float(right.float().mean())
 
     for epoch in range(n_epochs):
         A, b = map(torch.from_numpy, few(epoch))
         size = min(len(b) // 2, 64)
         net.train()
         for start in range(0, len(b) - size + 1, size):
+            batch = slice(start, start + size)
             optimiser.zero_grad()
-            loss = nn.functional.cross_entropy(
-                net(A[start : start + size]), b[start : start + size]
-            )
+            loss = cross_entropy(net(A[batch]), b[batch])
             loss.backward()
             optimiser.step()
         net.eval()
@@ -221,6 +210,30 @@ def train(
         if min(waited.values()) >= patience:
             break
     return {way: 100 * one for way, one in found.items()} | {"epochs": epoch + 1}
+
+
+def _network(d, k):
+    """The benchmark's network on d columns and k classes, with flax's start."""
+    from torch import nn
+
+    net = nn.Sequential(
+        nn.Linear(d, 64),
+        nn.Dropout(0.2),
+        nn.BatchNorm1d(64, momentum=0.01),
+        nn.ReLU(),
+        nn.Linear(64, k),
+    )
+    # flax draws from a normal, cut at two deviations, of variance 1 / fan-in.
+    for layer in (net[0], net[4]):
+        sd = layer.in_features**-0.5 / 0.87962566
+        nn.init.trunc_normal_(
+            layer.weight,
+            std=sd,
+            a=-2 * sd,
+            b=2 * sd,
+        )
+        nn.init.zeros_(layer.bias)
+    return net
 
 
 def accuracy_rows(
@@ -258,42 +271,38 @@ def accuracy_rows(
         if method == "bilevel" and m > most:
             continue
         start = time.process_time()
-        chosen = np.random.default_rng(seed).permutation(
-            choose(
-                method,
-                m,
-                P,
-                y,
-                **options,
-            )
+        chosen = choose(
+            method,
+            m,
+            P,
+            y,
+            **options,
         )
+        chosen = np.random.default_rng(seed).permutation(chosen)
         seconds = before + time.process_time() - start
         fresh = np.random.default_rng((seed, 3))
 
         def few(epoch, chosen=chosen, fresh=fresh):
-            of = fresh.choice(len(y), len(chosen), replace=False) if method == "rs2" else chosen
-            return X[of], y[of]
+            if method == "rs2":
+                chosen = fresh.choice(len(y), len(chosen), replace=False)
+            return X[chosen], y[chosen]
 
-        found = dict(
+        row = dict(
             m=m,
             rows=len(chosen),
             **train(few, valid, test, seed),
             seconds=seconds,
+            mib=np.nan,
         )
-        rows.append(
-            found
-            | dict(
-                mib=mebibytes(
-                    method,
-                    m,
-                    X,
-                    y,
-                    **options,
-                )
-                if seed == 0
-                else np.nan
+        if seed == 0:
+            row["mib"] = mebibytes(
+                method,
+                m,
+                X,
+                y,
+                **options,
             )
-        )
+        rows.append(row)
     return rows
 
 
@@ -317,11 +326,8 @@ def evidence(run):
     best = printed().max()
 
     def of(method):
-        return rows[rows.method == method].pivot(
-            index="seed",
-            columns="m",
-            values="test",
-        )
+        mine = rows[rows.method == method]
+        return mine.pivot(index="seed", columns="m", values="test")
 
     def over(a, values):
         return {f"m={m}": (a[m] - values[m]).to_numpy() for m in a if m in values}

@@ -13,13 +13,13 @@ from handful_papers.public.unrolled import unrolled
 from handful_papers.published import published
 
 ITEM = "dattri, MNIST, logistic regression"
-# mean and deviation of the pixels, as the benchmark takes them
+# Mean and deviation of the pixels, as the benchmark takes them.
 SCALE = {"mnist": (0.1307, 0.3081)}
 BATCH = 32
 RATE = 0.01
-# trainings whose gradients "TracIn" multiplies
+# Trainings whose gradients "TracIn" multiplies.
 CHECKPOINTS = 10
-# the penalty of `unrolled`: none to speak of, as in the benchmark
+# The penalty of `unrolled`: none to speak of, as in the benchmark.
 FEW = 1e-6
 
 
@@ -28,11 +28,15 @@ def images(dataset, n, t):
     data = split(load(dataset), test_size=0.2, random_state=0)
     top = float(data.X.max())
     mean, sd = SCALE.get(dataset, (0.0, 1.0))
-    X, T = (
-        ((np.asarray(A, np.float32) / top - mean) / sd).astype(np.float32)
-        for A in (data.X[:n], data.X_test[:t])
-    )
-    return X, data.y[:n].astype(int), T, data.y_test[:t].astype(int)
+
+    def scaled(A):
+        return ((np.asarray(A, np.float32) / top - mean) / sd).astype(np.float32)
+
+    X = scaled(data.X[:n])
+    T = scaled(data.X_test[:t])
+    y = data.y[:n].astype(int)
+    y_test = data.y_test[:t].astype(int)
+    return X, y, T, y_test
 
 
 def trained(X, y, subsets, n_epochs, rng):
@@ -43,13 +47,15 @@ def trained(X, y, subsets, n_epochs, rng):
     k = len(subsets)
     d = A.shape[1]
     c = Y.shape[1]
-    W = rng.uniform(-1, 1, (k, d, c)).astype(X.dtype) / np.sqrt(X.dtype.type(d - 1))
+    drawn = rng.uniform(-1, 1, (k, d, c)).astype(X.dtype)
+    W = drawn / np.sqrt(X.dtype.type(d - 1))
     for _ in range(n_epochs):
         orders = np.stack([rng.permutation(rows) for rows in subsets])
         for start in range(0, orders.shape[1], BATCH):
             rows = orders[:, start : start + BATCH]
             moved = softmax(A[rows] @ W, axis=-1) - Y[rows]
-            W -= X.dtype.type(RATE / rows.shape[1]) * (A[rows].transpose(0, 2, 1) @ moved)
+            slope = A[rows].transpose(0, 2, 1) @ moved
+            W -= X.dtype.type(RATE / rows.shape[1]) * slope
     return W
 
 
@@ -57,21 +63,26 @@ def losses_of(W, T, t):
     """Cross-entropy of each test row under each of k weights, shape (k, tests)."""
     Z = np.column_stack([T, np.ones(len(T), T.dtype)]) @ W
     Z -= Z.max(axis=-1, keepdims=True)
-    return np.log(np.exp(Z).sum(axis=-1)) - np.take_along_axis(Z, t[None, :, None], axis=-1)[..., 0]
+    own = np.take_along_axis(Z, t[None, :, None], axis=-1)[..., 0]
+    return np.log(np.exp(Z).sum(axis=-1)) - own
 
 
 def agreements(a, b):
     """Spearman's correlation of two arrays over their first axis, for each column."""
-    a, b = (rankdata(of, axis=0) for of in (a, b))
+    a = rankdata(a, axis=0)
+    b = rankdata(b, axis=0)
     a = a - a.mean(axis=0)
     b = b - b.mean(axis=0)
-    return (a * b).sum(axis=0) / np.sqrt((a**2).sum(axis=0) * (b**2).sum(axis=0))
+    squares = (a**2).sum(axis=0) * (b**2).sum(axis=0)
+    sizes = np.sqrt(squares)
+    return (a * b).sum(axis=0) / sizes
 
 
 def lds(scores, subsets, losses):
     """Linear datamodeling scores: the summed scores of a subset against the test losses of training
     on it, by ranks."""
-    return agreements(np.stack([scores[rows].sum(axis=0) for rows in subsets]), -losses)
+    foretold = np.stack([scores[rows].sum(axis=0) for rows in subsets])
+    return agreements(foretold, -losses)
 
 
 def gradient_products(X, y, T, t, W):
@@ -80,9 +91,9 @@ def gradient_products(X, y, T, t, W):
     k = y.max() + 1
     products = 0.0
     for one in W:
-        slopes, tests = (
-            softmax(A @ one[:-1] + one[-1], axis=-1) - np.eye(k)[b] for A, b in ((X, y), (T, t))
-        )
+        coef = one[:-1]
+        slopes = softmax(X @ coef + one[-1], axis=-1) - np.eye(k)[y]
+        tests = softmax(T @ coef + one[-1], axis=-1) - np.eye(k)[t]
         products = products + (X @ T.T + 1) * (slopes @ tests.T)
     return products
 
@@ -120,41 +131,36 @@ def score_rows(
     X, y, T, b = images(dataset, n, t)
     rng = np.random.default_rng((seed, 0))
     subsets = [rng.choice(n, n // 2, replace=False) for _ in range(n_subsets)]
-    losses, second = (
-        losses_of(
-            trained(
-                X,
-                y,
-                subsets,
-                n_epochs,
-                rng,
-            ),
-            T,
-            b,
-        )
-        for _ in range(2)
+    losses = losses_of(
+        trained(X, y, subsets, n_epochs, rng),
+        T,
+        b,
     )
-    # correlation with a truth without noise, were it known
+    second = losses_of(
+        trained(X, y, subsets, n_epochs, rng),
+        T,
+        b,
+    )
+    # The correlation with a truth without noise, were it known.
     ceiling = np.sqrt(max(agreements(losses, second).mean(), 0.0))
-    found = [
-        dict(
-            method="ceiling",
-            l2=0.0,
-            lds=float(ceiling),
-            seconds=0.0,
-        )
-    ]
+    full = dict(
+        method="ceiling",
+        l2=0.0,
+        lds=float(ceiling),
+        seconds=0.0,
+    )
+    found = [full]
 
     def add(method, start, scores, l2=0.0):
         seconds = time.process_time() - start
-        found.append(
-            dict(
-                method=method,
-                l2=l2,
-                lds=lds(scores, subsets, losses).mean(),
-                seconds=seconds,
-            )
+        mean = lds(scores, subsets, losses).mean()
+        row = dict(
+            method=method,
+            l2=l2,
+            lds=mean,
+            seconds=seconds,
         )
+        found.append(row)
 
     add("random", time.process_time(), rng.normal(size=(n, len(T))))
     start = time.process_time()
@@ -165,10 +171,17 @@ def score_rows(
         n_epochs,
         rng,
     )
-    add("TracIn", start, gradient_products(X, y, T, b, ends))
+    add(
+        "TracIn",
+        start,
+        gradient_products(X, y, T, b, ends),
+    )
     start = time.process_time()
     _, directions = np.linalg.eigh(np.cov(X, rowvar=False))
-    P, Q = ((A - X.mean(axis=0)) @ directions[:, -components:].astype(X.dtype) for A in (X, T))
+    main = directions[:, -components:].astype(X.dtype)
+    middle = X.mean(axis=0)
+    P = (X - middle) @ main
+    Q = (T - middle) @ main
     for l2 in penalties:
         add(
             "influence",
@@ -192,12 +205,27 @@ def score_rows(
     total = 0.0
     start = time.process_time()
     for replay in range(n_replays):
+        order = n_replays * seed + replay
         total = total + unrolled(
-            Logistic(l2=FEW), P, y, Q, b, random_state=n_replays * seed + replay, **options
+            Logistic(l2=FEW),
+            P,
+            y,
+            Q,
+            b,
+            random_state=order,
+            **options,
         )
-        if replay in (0, n_replays - 1):
-            add("unrolled, one replay" if replay == 0 else "unrolled, mean", start, total)
-    return [row | dict(share=row["lds"] / ceiling if ceiling else 0.0) for row in found]
+        if replay == 0:
+            add("unrolled, one replay", start, total)
+        elif replay == n_replays - 1:
+            add("unrolled, mean", start, total)
+    return with_share(found, ceiling)
+
+
+def with_share(rows, ceiling):
+    """Rows with the share of the ceiling that each LDS is; 0 where the truths do not agree at
+    all."""
+    return [row | {"share": row["lds"] / ceiling if ceiling else 0.0} for row in rows]
 
 
 def printed(item=ITEM):
@@ -215,7 +243,8 @@ def evidence(run):
     theirs = printed()
 
     def of(method):
-        return rows[rows.method == method].groupby(["l2", "seed"]).lds.mean().unstack("l2")
+        mine = rows[rows.method == method]
+        return mine.groupby(["l2", "seed"]).lds.mean().unstack("l2")
 
     one = of("unrolled, one replay")[0.0]
     tuned = of("influence").max(axis=1)

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from handful_papers.public import dattri_lds
-from handful_papers.public.dattri_lds import agreements, images, lds
+from handful_papers.public.dattri_lds import agreements, images, lds, with_share
 from handful_papers.public.network_influence import network_influence
 
-# of every training
+# Of every training.
 BATCH = 64
 RATE = 0.01
 MOMENTUM = 0.9
@@ -24,10 +24,9 @@ def initial(widths, generator):
     """Weights (outputs, inputs) and biases of each layer, uniform as torch draws them."""
     layers = []
     for inputs, outputs in pairwise(widths):
-        draws = [
-            torch.rand(*shape, generator=generator) for shape in ((outputs, inputs), (outputs,))
-        ]
-        layers.append(tuple((2 * draw - 1) / inputs**0.5 for draw in draws))
+        weights = torch.rand(outputs, inputs, generator=generator)
+        biases = torch.rand(outputs, generator=generator)
+        layers.append(tuple((2 * draw - 1) / inputs**0.5 for draw in (weights, biases)))
     return layers
 
 
@@ -79,7 +78,8 @@ def forward(layers, X, kept=None):
     for i, (weights, biases) in enumerate(layers[:-1]):
         h = torch.addmm(biases, inputs[-1], weights.T).relu_()
         inputs.append(h if kept is None else h.mul_(kept[i]))
-    return inputs, torch.addmm(layers[-1][1], inputs[-1], layers[-1][0].T)
+    weights, biases = layers[-1]
+    return inputs, torch.addmm(biases, inputs[-1], weights.T)
 
 
 def backward(layers, inputs, slope, kept=None):
@@ -94,7 +94,8 @@ def backward(layers, inputs, slope, kept=None):
 
 def losses_of(layers, T, t):
     """Cross-entropy of each test row, in float64."""
-    return nn.functional.cross_entropy(forward(layers, T)[1].double(), t, reduction="none").numpy()
+    _, logits = forward(layers, T)
+    return nn.functional.cross_entropy(logits.double(), t, reduction="none").numpy()
 
 
 # --- scores
@@ -119,18 +120,22 @@ def products(layers, X, y, T, t):
         labels = torch.eye(z.shape[1])[y]
         others = chances * (1 - labels)
         slope = labels - others / others.sum(dim=1, keepdim=True)
-        return inputs, backward(layers, inputs, slope), chances[torch.arange(len(y)), y]
+        own = chances[torch.arange(len(y)), y]
+        return inputs, backward(layers, inputs, slope), own
 
-    (inputs, slopes, chances) = margins(X, y)
-    test = margins(T, t)
-    k = sum((g @ h.T) * (a @ b.T + 1) for a, b, g, h in zip(inputs, test[0], slopes, test[1]))
-    return ((1 - chances)[:, None] * k).numpy()
+    inputs, slopes, chances = margins(X, y)
+    test_inputs, test_slopes, _ = margins(T, t)
+    total = 0
+    for a, b, g, h in zip(inputs, test_inputs, slopes, test_slopes):
+        total = total + (g @ h.T) * (a @ b.T + 1)
+    return ((1 - chances)[:, None] * total).numpy()
 
 
 def unit(scores):
     """Scores of mean nought and deviation one for each test row: no network then outweighs the
     others."""
-    return (scores - scores.mean(axis=0)) / np.maximum(scores.std(axis=0), 1e-30)
+    deviation = np.maximum(scores.std(axis=0), 1e-30)
+    return (scores - scores.mean(axis=0)) / deviation
 
 
 def score_rows(
@@ -181,57 +186,67 @@ def score_rows(
             int(rng.integers(2**31)),
         )
 
+    def truth():
+        ends = (networks(rows, [n_epochs])[0] for rows in subsets)
+        return np.stack([losses_of(layers, T, b) for layers in ends])
+
     start = time.process_time()
-    losses, second = (
-        np.stack([losses_of(networks(s, [n_epochs])[0], T, b) for s in subsets]) for _ in range(2)
-    )
-    ceiling = np.sqrt(max(agreements(losses, second).mean(), 0.0))
+    losses = truth()
+    ceiling = np.sqrt(max(agreements(losses, truth()).mean(), 0.0))
     spent = time.process_time() - start
-    found = [
-        dict(
-            method="ceiling",
-            networks=0,
-            lds=float(ceiling),
-            deviation=0.0,
-            seconds=spent,
-        )
-    ]
+    found = []
 
-    def add(method, k, scores, seconds):
-        found_lds = lds(scores, subsets, losses)
-        found.append(
-            dict(
-                method=method,
-                networks=k,
-                lds=found_lds.mean(),
-                deviation=found_lds.std(),
-                seconds=seconds,
-            )
+    def add(method, k, mean, deviation, seconds):
+        row = dict(
+            method=method,
+            networks=k,
+            lds=mean,
+            deviation=deviation,
+            seconds=seconds,
+        )
+        found.append(row)
+
+    def add_scores(method, k, scores, seconds):
+        of_rows = lds(scores, subsets, losses)
+        add(
+            method,
+            k,
+            of_rows.mean(),
+            of_rows.std(),
+            seconds,
         )
 
-    add("random", 0, rng.normal(size=(n, t)), 0.0)
-    for method, read, counts in (("early", read_at, n_networks), ("late", [n_epochs], [n_late])):
+    add(
+        "ceiling",
+        0,
+        float(ceiling),
+        0.0,
+        spent,
+    )
+
+    add_scores("random", 0, rng.normal(size=(n, t)), 0.0)
+    ways = [("early", read_at, n_networks), ("late", [n_epochs], [n_late])]
+    for method, read, counts in ways:
         total = 0.0
         plain = 0.0
         spent = 0.0
         for k in range(1, max(counts) + 1):
             start = time.process_time()
             for layers in networks(np.arange(n), read):
-                total = total + unit(
-                    network_influence(
-                        network_of(layers),
-                        X,
-                        y,
-                        T,
-                        b,
-                    )
+                scores = network_influence(
+                    network_of(layers),
+                    X,
+                    y,
+                    T,
+                    b,
                 )
+                total = total + unit(scores)
                 plain = plain + unit(products(layers, X, y, T, b))
             spent += time.process_time() - start
             if k in counts:
-                add(method, k, total, spent)
-        add(f"{method}, products", k, plain, spent)
-    return [row | dict(share=row["lds"] / ceiling if ceiling else 0.0) for row in found]
+                add_scores(method, k, total, spent)
+        add_scores(f"{method}, products", k, plain, spent)
+    return with_share(found, ceiling)
 
 
 # --- the published numbers, and which numbers decide the claims
@@ -241,5 +256,6 @@ printed = partial(dattri_lds.printed, "dattri, MNIST, network")
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    most = run.rows[(run.rows.method == "early") & (run.rows.networks == run.rows.networks.max())]
+    early = run.rows[run.rows.method == "early"]
+    most = early[early.networks == run.rows.networks.max()]
     return {"public-mlp-published": (most.lds - printed()["TRAK-50"]).to_numpy()}

@@ -151,17 +151,19 @@ def calls_and_rest(model, X, y):
 
 def margins_of(logits, y):
     """log p / (1 - p) of each row's label, shape (n,)."""
-    two_or_more = isinstance(logits, torch.Tensor) and logits.ndim == 2 and logits.shape[1] > 1
+    is_tensor = isinstance(logits, torch.Tensor)
+    two_or_more = is_tensor and logits.ndim == 2 and logits.shape[1] > 1
     if not two_or_more:
-        shape = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
+        shape = tuple(logits.shape) if is_tensor else type(logits).__name__
         raise ValueError(
             "the model must give logits of shape (n, classes), of two classes at least; got "
             f"{shape}."
         )
     given = torch.as_tensor(y).to(logits.device)
     labels = given.long()
-    fits = labels.shape == logits.shape[:1] and bool((labels == given).all())
-    if not fits or not 0 <= int(labels.min()) <= int(labels.max()) < logits.shape[1]:
+    one_each = labels.shape == logits.shape[:1]
+    whole = one_each and bool((labels == given).all())
+    if not whole or labels.min() < 0 or labels.max() >= logits.shape[1]:
         raise ValueError(
             f"labels must be one of 0 to {logits.shape[1] - 1} for each of {len(logits)} rows."
         )
@@ -187,18 +189,20 @@ def check_rows_apart(model, rows, logits):
 def calls_of(model, found, margins):
     """The calls of trained layers with the margins' gradients, checked against those of autograd in
     the parameters."""
-    trained = {
-        name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad
-    }
-    found = [(layer, inputs, output) for layer, inputs, output in found if output.requires_grad]
+    named = model.named_parameters()
+    trained = {name: parameter for name, parameter in named if parameter.requires_grad}
+    # The outputs of a layer that is not trained need no gradient.
+    found = [call for call in found if call[2].requires_grad]
     if not margins.requires_grad:
         raise ValueError(
             f"no logit of {type(model).__name__} depends on a parameter that asks for a gradient."
         )
     outputs = [output for _, _, output in found]
-    slopes = torch.autograd.grad(margins.sum(), [*trained.values(), *outputs], allow_unused=True)
+    asked = [*trained.values(), *outputs]
+    slopes = torch.autograd.grad(margins.sum(), asked, allow_unused=True)
+    of_outputs = slopes[len(trained) :]
     calls = []
-    for (layer, inputs, _), slope in zip(found, slopes[len(trained) :]):
+    for (layer, inputs, _), slope in zip(found, of_outputs):
         if slope is None:
             continue
         if inputs.ndim != 2 or len(inputs) != len(margins):
@@ -206,13 +210,17 @@ def calls_of(model, found, margins):
                 f"a linear layer must see a vector a row, shape ({len(margins)}, inputs); one of "
                 f"{type(model).__name__} sees {tuple(inputs.shape)}."
             )
-        weight, bias = (
-            p if p is not None and p.requires_grad else None for p in (layer.weight, layer.bias)
-        )
-        calls.append(Call(weight, bias, inputs, slope))
+        weight = _if_trained(layer.weight)
+        calls.append(Call(weight, _if_trained(layer.bias), inputs, slope))
     for (name, parameter), slope in zip(trained.items(), slopes):
         check_gradient(name, parameter, slope, calls)
     return calls
+
+
+def _if_trained(parameter):
+    """A parameter that asks for a gradient; None for one that does not, and for a bias that the
+    layer does not have."""
+    return parameter if parameter is not None and parameter.requires_grad else None
 
 
 def check_gradient(name, parameter, slope, calls):
@@ -228,7 +236,8 @@ def check_gradient(name, parameter, slope, calls):
             total += call.slopes.sum(dim=0)
             size += call.slopes.abs().sum(dim=0)
     expected = torch.zeros_like(parameter) if slope is None else slope
-    if ((total - expected).abs() > tolerance(parameter) * size.max()).any():
+    rounding = tolerance(parameter) * size.max()
+    if ((total - expected).abs() > rounding).any():
         raise ValueError(
             f"network_influence cannot follow {name}, which the model uses outside of the call of "
             "its linear layer: "

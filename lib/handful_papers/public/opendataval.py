@@ -35,7 +35,8 @@ def friedman(rng, n):
     """OpenDataVal's `fried`: Friedman's first function, above its mean or not."""
     X = rng.random((n, 10))
     rest = 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3] + 5 * X[:, 4] + rng.normal(size=n)
-    return X, (10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + rest > 14.41).astype(int)
+    value = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + rest
+    return X, (value > 14.41).astype(int)
 
 
 def planes(rng, n):
@@ -44,23 +45,28 @@ def planes(rng, n):
     X[:, 0] = rng.choice([-1.0, 1.0], n)
     one = 3 + 3 * X[:, 1] + 2 * X[:, 2] + X[:, 3]
     other = -3 + 3 * X[:, 4] + 2 * X[:, 5] + X[:, 6]
-    return X, (np.where(X[:, 0] > 0, one, other) + np.sqrt(2) * rng.normal(size=n) > 0).astype(int)
+    value = np.where(X[:, 0] > 0, one, other) + np.sqrt(2) * rng.normal(size=n)
+    return X, (value > 0).astype(int)
 
 
 def noisy(dataset, n, rate, rng):
     """n rows, columns of variance one, labels 0, 1, ... of which a share is replaced by others; and
     which ones."""
-    if dataset in FORMULAS:
-        X, y = (friedman if dataset == "fried" else planes)(rng, n)
+    if dataset == "fried":
+        X, y = friedman(rng, n)
+    elif dataset == "2dplanes":
+        X, y = planes(rng, n)
     else:
         source = load(dataset)
         rows = rng.permutation(len(source.y))[:n]
         X = np.asarray(source.X[rows], float)
         y = np.unique(source.y[rows], return_inverse=True)[1]
     X = X[:, X.std(axis=0) > 0]
+    n_classes = y.max() + 1
     wrong = rng.choice(len(y), round(rate * len(y)), replace=False)
-    y[wrong] = (y[wrong] + rng.integers(1, y.max() + 1, len(wrong))) % (y.max() + 1)
-    return (X - X.mean(axis=0)) / X.std(axis=0), y, np.isin(np.arange(len(y)), wrong)
+    y[wrong] = (y[wrong] + rng.integers(1, n_classes, len(wrong))) % n_classes
+    standardised = (X - X.mean(axis=0)) / X.std(axis=0)
+    return standardised, y, np.isin(np.arange(len(y)), wrong)
 
 
 def lower_cluster(values):
@@ -71,8 +77,10 @@ def lower_cluster(values):
     k = np.arange(1, len(values))
     first = np.cumsum(v)[:-1]
     second = np.cumsum(v**2)[:-1]
-    rest = (second[-1] + v[-1] ** 2 - second) - (v.sum() - first) ** 2 / (len(v) - k)
-    return np.isin(np.arange(len(v)), order[: np.argmin(second - first**2 / k + rest) + 1])
+    below = second - first**2 / k
+    above = (second[-1] + v[-1] ** 2 - second) - (v.sum() - first) ** 2 / (len(v) - k)
+    n_below = np.argmin(below + above) + 1
+    return np.isin(np.arange(len(v)), order[:n_below])
 
 
 def rankings(X, y, n_trees, seed):
@@ -82,31 +90,41 @@ def rankings(X, y, n_trees, seed):
     folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed)
     for name, model in models(n_trees).items():
         start = time.process_time()
-        values = np.exp(
-            -suspects(
-                model,
-                X,
-                y,
-                n_folds=N_FOLDS,
-                random_state=seed,
-            ).scores_
+        ranked = suspects(
+            model,
+            X,
+            y,
+            n_folds=N_FOLDS,
+            random_state=seed,
         )
+        values = np.exp(-ranked.scores_)
         found[f"suspects, {name}"] = values, time.process_time() - start
         start = time.process_time()
-        own = (
-            model.estimator(len(y) * (1 - 1 / N_FOLDS))
-            if name == "logistic"
-            else model.set_params(random_state=seed)
+        if name == "logistic":
+            own = model.estimator(len(y) * (1 - 1 / N_FOLDS))
+        else:
+            own = model.set_params(random_state=seed)
+        chances = cross_val_predict(
+            own,
+            X,
+            y,
+            cv=folds,
+            method="predict_proba",
         )
-        chances = cross_val_predict(own, X, y, cv=folds, method="predict_proba")
         values = get_label_quality_scores(y, chances, method="self_confidence")
         found[f"cleanlab, {name}"] = values, time.process_time() - start
-    # the model whose predictions fit the labels best, wrong ones included
+    # The last ranking is that of the model whose predictions fit the labels best, wrong ones
+    # included.
     for whose in ("suspects", "cleanlab"):
         mine = [one for ranking, one in found.items() if ranking.startswith(whose)]
-        values = min((one[0] for one in mine), key=lambda v: -np.log(np.maximum(v, 1e-12)).mean())
-        found[f"{whose}, {LEAST}"] = values, sum(seconds for _, seconds in mine)
+        best = min((values for values, _ in mine), key=_mean_loss)
+        found[f"{whose}, {LEAST}"] = best, sum(seconds for _, seconds in mine)
     return found
+
+
+def _mean_loss(values):
+    """Mean log loss of probabilities of the labels."""
+    return -np.log(np.maximum(values, 1e-12)).mean()
 
 
 def label_rows(dataset, seed, *, n, rates, n_trees):
@@ -123,34 +141,29 @@ def label_rows(dataset, seed, *, n, rates, n_trees):
     """
     rows = []
     for rate in rates:
-        X, y, wrong = noisy(dataset, n, rate, np.random.default_rng((seed, round(1000 * rate))))
+        rng = np.random.default_rng((seed, round(1000 * rate)))
+        X, y, wrong = noisy(dataset, n, rate, rng)
         for ranking, (values, seconds) in rankings(X, y, n_trees, seed).items():
-            worst = np.isin(np.arange(len(y)), np.argsort(values, kind="stable")[: wrong.sum()])
-            row = dict(f1=f1_score(wrong, lower_cluster(values)), f1_share=f1_score(wrong, worst))
-            row |= dict(
+            first = np.argsort(values, kind="stable")[: wrong.sum()]
+            worst = np.isin(np.arange(len(y)), first)
+            row = dict(
+                dataset=dataset,
+                rate=rate,
+                method=ranking,
+                n=len(y),
+                f1=f1_score(wrong, lower_cluster(values)),
+                f1_share=f1_score(wrong, worst),
                 ap=average_precision_score(wrong, -values),
-                loss=-np.log(np.maximum(values, 1e-12)).mean(),
+                loss=_mean_loss(values),
+                seconds=seconds,
             )
-            rows.append(
-                dict(
-                    dataset=dataset,
-                    rate=rate,
-                    method=ranking,
-                    n=len(y),
-                    **row,
-                    seconds=seconds,
-                )
-            )
+            rows.append(row)
     return rows
 
 
 def printed():
     """The published F1 scores as a table: a row for each method, columns "fried 10%", ..."""
-    return published("public", ITEM).pivot(
-        index="row",
-        columns="column",
-        values="value",
-    )
+    return published("public", ITEM).pivot(index="row", columns="column", values="value")
 
 
 # --- which numbers decide the claims
@@ -162,11 +175,9 @@ def evidence(run):
     table = printed()
 
     def known(given):
-        return (
-            Evidence(given)
-            if given
-            else Evidence(lacks="no published number for these sets", reason="data")
-        )
+        if given:
+            return Evidence(given)
+        return Evidence(lacks="no published number for these sets", reason="data")
 
     def by_setting(f1):
         found = f1.groupby(["dataset", "rate"])
@@ -180,11 +191,10 @@ def evidence(run):
     ours = wide[f"suspects, {LEAST}"]
     formula = wide.index.get_level_values("dataset").isin(FORMULAS)
     best = table.loc["LossVal, the best of its settings"]
+    on_formulas = by_setting(ours[formula])
+    lead = (ours - wide[f"cleanlab, {LEAST}"])[~formula]
+    over_best = {name: f1 - best[name] for name, f1 in on_formulas.items() if name in best}
     return {
-        "public-labels-lossval": known(
-            {s: f1 - best[s] for s, f1 in by_setting(ours[formula]).items() if s in best}
-        ),
-        "public-labels-cleanlab-f1": known(
-            by_setting((ours - wide[f"cleanlab, {LEAST}"])[~formula])
-        ),
+        "public-labels-lossval": known(over_best),
+        "public-labels-cleanlab-f1": known(by_setting(lead)),
     }

@@ -57,12 +57,9 @@ def unrolled(
     (200, 10)
     """
     model = LinearTraining(problem, X, y, X_test, y_test)
-    for name, value in dict(
-        n_epochs=n_epochs,
-        batch_size=batch_size,
-        n_replays=n_replays,
-    ).items():
-        check_integer(name, value)
+    check_integer("n_epochs", n_epochs)
+    check_integer("batch_size", batch_size)
+    check_integer("n_replays", n_replays)
     check_number("learning_rate", learning_rate, above=0)
     rng = as_generator(random_state)
     A = model.A
@@ -80,9 +77,10 @@ def unrolled(
         path = []
         for rows in batches:
             path.append(W)
-            W = decay * W - lr / len(rows) * (A[rows].T @ (model.link.mean(A[rows] @ W) - Y[rows]))
+            error = model.link.mean(A[rows] @ W) - Y[rows]
+            W = decay * W - lr / len(rows) * (A[rows].T @ error)
         slopes = model.link.mean(model.A_test @ W) - model.Y_test
-        # d (test losses) / d W
+        # The derivative of the test losses in W.
         V = np.einsum("tp,tk->pkt", model.A_test, slopes).reshape(p, -1)
         for rows, W in zip(reversed(batches), reversed(path)):
             P = model.link.mean(A[rows] @ W)
@@ -90,9 +88,10 @@ def unrolled(
             scores[rows] += lr / len(rows) * np.einsum("ikt,ik->it", U, P - Y[rows])
             V *= decay
             C = model.link.hessians(P)
-            # the same, but a product of matrices of one entry takes longer
+            # Both are the same, but a product of matrices of one entry takes longer.
             bent = C @ U if k > 1 else C * U
-            V -= lr / len(rows) * (A[rows].T @ bent.reshape(len(rows), -1))
+            bent = bent.reshape(len(rows), -1)
+            V -= lr / len(rows) * (A[rows].T @ bent)
     if not np.isfinite(scores).all():
         raise ConvergenceError(
             "the training diverged: scale the features, or take a smaller learning_rate."

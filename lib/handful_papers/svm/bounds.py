@@ -50,12 +50,20 @@ def exact_sensitivity(
     s *= 1.0 + 1e-6
     for _ in range(max_iter):
         curvature = s - u[index] / total
+        prices = s * price * u / curvature
+        slope = -price * u[index] * z / curvature
         w = minimise(
-            A, y, s * price * u / curvature, tol=1e-10, linear=-price * u[index] * z / curvature
+            A,
+            y,
+            prices,
+            tol=1e-10,
+            linear=slope,
         ).w
         norm = 0.5 * w[:-1] @ w[:-1]
         cost = norm + price * u @ np.maximum(0.0, 1.0 - y * (A @ w))
-        ratio = (u[index] / total * norm + price * u[index] * max(0.0, 1.0 - z @ w)) / cost
+        own_norm = u[index] / total * norm
+        own_loss = price * u[index] * max(0.0, 1.0 - z @ w)
+        ratio = (own_norm + own_loss) / cost
         if ratio <= s * (1.0 + tol):
             break
         s = ratio
@@ -77,14 +85,10 @@ def printed_bound_counterexample(distance=2.3, light=1e-3, heavy=1e5):
     price : float; of a unit of hinge loss
     index : int, the light point
     """
-    X = np.array(
-        [
-            [1.0],
-            [1.0 - distance],
-            [-1.0],
-        ]
-    )
-    return X, np.array([1.0, 1.0, -1.0]), np.array([1.0, light, heavy]), 0.5, 1
+    X = np.array([[1.0], [1.0 - distance], [-1.0]])
+    y = np.array([1.0, 1.0, -1.0])
+    sample_weight = np.array([1.0, light, heavy])
+    return X, y, sample_weight, 0.5, 1
 
 
 def overlapping_blobs(n, *, outliers=0.04, rng):
@@ -99,10 +103,8 @@ def overlapping_blobs(n, *, outliers=0.04, rng):
     y = np.tile([1.0, -1.0], -(-n // 2))[:n]
     outlier = np.arange(n) >= n - round(outliers * n)
     X = rng.normal(size=(n, 2)) + 1.5 * y[:, None]
-    X[outlier] = rng.normal(scale=0.6, size=(outlier.sum(), 2)) - 4.0 * y[outlier, None] * [
-        1.0,
-        0.3,
-    ]
+    far = 4.0 * y[outlier, None] * [1.0, 0.3]
+    X[outlier] = rng.normal(scale=0.6, size=(outlier.sum(), 2)) - far
     return X, y, outlier
 
 
@@ -116,13 +118,13 @@ def sensitivity_bounds(X, y, n_clusters, *, seed):
     found = {}
     for prefix, rule in (("", "tight"), ("paper ", "paper")):
         for k in n_clusters:
-            fitted = SVMCoreset(
+            selector = SVMCoreset(
                 50,
                 rule=rule,
                 n_clusters=k,
                 random_state=seed,
-            ).fit(X, y)
-            found[f"{prefix}k={k}"] = fitted.sensitivities_
+            )
+            found[f"{prefix}k={k}"] = selector.fit(X, y).sensitivities_
     return found
 
 
@@ -136,30 +138,28 @@ def outlier_scores(dataset, *, data_seed, seed):
     """
     problem = svm_problem(dataset, seed=data_seed)
     rows = []
-    wrong = LinearSVM().fit(problem.X, problem.y).predict(problem.X) != problem.y
+    model = LinearSVM().fit(problem.X, problem.y)
+    wrong = model.predict(problem.X) != problem.y
+    far = _farthest_tenths(problem)
+    for rule, n_clusters in (("paper", "log"), ("tight", "auto")):
+        selector = SVMCoreset(rule=rule, n_clusters=n_clusters, random_state=seed)
+        bound = selector.fit(problem.X, problem.y).sensitivities_
+        row = dict(dataset=problem.label, method=f"svm {rule}", seed=seed)
+        row["misclassified"] = bound[wrong].mean() / bound[~wrong].mean()
+        row["far"] = bound[far].mean() / bound[~far].mean()
+        rows.append(row)
+    return rows
+
+
+def _farthest_tenths(problem):
+    """A mask of the tenth of each class that lies farthest from its mean."""
     far = np.zeros(problem.n, dtype=bool)
     for label in (-1, 1):
         mine = np.flatnonzero(problem.y == label)
-        distance = np.linalg.norm(problem.X[mine] - problem.X[mine].mean(axis=0), axis=1)
+        X = problem.X[mine]
+        distance = np.linalg.norm(X - X.mean(axis=0), axis=1)
         far[mine[distance > np.quantile(distance, 0.9)]] = True
-    for rule, n_clusters in (("paper", "log"), ("tight", "auto")):
-        fitted = SVMCoreset(rule=rule, n_clusters=n_clusters, random_state=seed).fit(
-            problem.X, problem.y
-        )
-        bound = fitted.sensitivities_
-        ratios = {
-            name: bound[m].mean() / bound[~m].mean()
-            for name, m in (("misclassified", wrong), ("far", far))
-        }
-        rows.append(
-            dict(
-                dataset=problem.label,
-                method=f"svm {rule}",
-                seed=seed,
-                **ratios,
-            )
-        )
-    return rows
+    return far
 
 
 def bound_rows(
@@ -178,51 +178,39 @@ def bound_rows(
     -------
     pandas.DataFrame with bound, value, exact, ratio: three rows
     """
-    labels = np.zeros(len(y), dtype=int) if labels is None else labels
+    if labels is None:
+        labels = np.zeros(len(y), dtype=int)
     l2 = 1.0 / (price * sample_weight.sum())
-    opt = LinearSVM(l2=l2, tol=1e-9).fit(X, y, sample_weight=sample_weight).lower_bound_
+    model = LinearSVM(l2=l2, tol=1e-9).fit(X, y, sample_weight=sample_weight)
     mine = (y == y[index]) & (labels == labels[index])
     centre = np.average(
         X[mine],
         axis=0,
         weights=sample_weight[mine],
     )
-    distance = np.array([np.linalg.norm(X[index] - centre)])
-    weights = sample_weight[[index]], np.array([sample_weight[mine].sum()]), sample_weight.sum()
-    exact = exact_sensitivity(X, y, index, price=price, sample_weight=sample_weight)
-    values = {
-        "printed (4/9)": printed_bound(
-            distance,
-            *weights,
-            price=price,
-            opt=opt,
-            kappa=4 / 9,
-        )[0],
-        "code (2/3)": printed_bound(
-            distance,
-            *weights,
-            price=price,
-            opt=opt,
-            kappa=2 / 3,
-        )[0],
-        "tight": tight_bound(
-            distance,
-            *weights,
-            price=price,
-            opt=opt,
-        )[0],
-    }
-    return pd.DataFrame(
-        [
-            dict(
-                bound=name,
-                value=v,
-                exact=exact,
-                ratio=v / exact,
-            )
-            for name, v in values.items()
-        ]
+    # The bounds take one entry for each point.
+    place = (
+        np.array([np.linalg.norm(X[index] - centre)]),
+        sample_weight[[index]],
+        np.array([sample_weight[mine].sum()]),
+        sample_weight.sum(),
     )
+    how = dict(price=price, opt=model.lower_bound_)
+    bounds = {
+        "printed (4/9)": printed_bound(*place, **how, kappa=4 / 9),
+        "code (2/3)": printed_bound(*place, **how, kappa=2 / 3),
+        "tight": tight_bound(*place, **how),
+    }
+    exact = exact_sensitivity(
+        X,
+        y,
+        index,
+        price=price,
+        sample_weight=sample_weight,
+    )
+    values = [value[0] for value in bounds.values()]
+    rows = pd.DataFrame({"bound": list(bounds), "value": values})
+    return rows.assign(exact=exact, ratio=rows.value / exact)
 
 
 def line_bound_rows(distances):
@@ -237,18 +225,8 @@ def real_bound_rows(dataset, *, n_points, data_seed):
     """`bound_rows` of random points of a data set, each class a cluster."""
     problem = svm_problem(dataset, seed=data_seed)
     some = np.random.default_rng(data_seed).choice(problem.n, n_points, replace=False)
-    return pd.concat(
-        [
-            bound_rows(
-                problem.X,
-                problem.y,
-                np.ones(problem.n),
-                1.0,
-                i,
-            )
-            for i in some
-        ]
-    )
+    ones = np.ones(problem.n)
+    return pd.concat([bound_rows(problem.X, problem.y, ones, 1.0, i) for i in some])
 
 
 def random_bound_rows(instances, *, per_instance=4, data_seed=0):
@@ -261,19 +239,12 @@ def random_bound_rows(instances, *, per_instance=4, data_seed=0):
         d = int(rng.integers(1, 5))
         y = np.where(rng.random(n) < rng.uniform(0.1, 0.9), 1.0, -1.0)
         y[:2] = 1, -1
-        X = (rng.normal(size=(n, d)) + y[:, None] * rng.normal(size=d)) * 10 ** rng.uniform(-1, 1)
+        X = rng.normal(size=(n, d)) + y[:, None] * rng.normal(size=d)
+        X *= 10 ** rng.uniform(-1, 1)
         u = 10 ** rng.uniform(-rng.uniform(0, 4), 0, size=n)
         price = 10 ** rng.uniform(-3, 2)
         labels = rng.integers(rng.integers(1, 4), size=n)
         for i in rng.choice(n, per_instance, replace=False):
-            frames.append(
-                bound_rows(
-                    X,
-                    y,
-                    u,
-                    price,
-                    i,
-                    labels=labels,
-                ).assign(seed=instance, point=i)
-            )
+            rows = bound_rows(X, y, u, price, i, labels=labels)
+            frames.append(rows.assign(seed=instance, point=i))
     return pd.concat(frames, ignore_index=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from handful.checks import Accepts
 from handful.coreset import Selector
 from handful.data import load, standardise
 from handful.sensitivity.svm import SVMCoreset
@@ -37,7 +38,7 @@ class UniformDraws(Selector):
     """The paper's baseline: Algorithm 1 with constant scores, so draws with repetition, by
     weight."""
 
-    _takes_sparse = True
+    _accepts = Accepts(sparse=True)
     _repeats = True
 
     def __init__(self, size=100, *, random_state=None):
@@ -45,12 +46,11 @@ class UniformDraws(Selector):
         self.random_state = random_state
 
     def _select(self, X, y, sample_weight, rng):
-        return multinomial_draw(
-            sample_weight / sample_weight.sum(), sample_weight, self.size, rng=rng
-        )
+        chances = sample_weight / sample_weight.sum()
+        return multinomial_draw(chances, sample_weight, self.size, rng=rng)
 
 
-# "svm paper" is Algorithm 1 as printed, "svm searched" lets it search k, as the authors' code does
+# "svm paper" is Algorithm 1 as printed; "svm searched" lets it search k, as the authors' code does.
 ARMS = {
     "uniform": lambda: UniformDraws(),
     "svm paper": lambda: SVMCoreset(rule="paper", n_clusters="log"),
@@ -69,7 +69,7 @@ SOLVERS = {
     "LinearSVC": lambda: LinearSVC(loss="hinge", random_state=0),
     "SVC": lambda: SVC(kernel="linear", tol=1e-3),
 }
-# the error of a sample without one of the classes, as in the authors' code
+# The error of a sample without one of the classes, as in the authors' code.
 ONE_CLASS = 1.0
 
 
@@ -113,8 +113,10 @@ def svm_problem(name, *, seed=0):
     """
     if name == "digits_3_8":
         data = load("digits", classes=(3, 8))
+    elif name == "pathological":
+        data = load(name, random_state=seed)
     else:
-        data = load(name, random_state=seed) if name == "pathological" else load(name)
+        data = load(name)
     X = data.X
     y = data.binary().y
     if name == "cod_rna":
@@ -126,13 +128,8 @@ def svm_problem(name, *, seed=0):
         X = sparse.csr_matrix(X / np.where(scale > 0, scale, 1.0))
     else:
         (X,) = standardise(X)
-    return SVMProblem(
-        name,
-        X,
-        y,
-        data,
-        LinearSVM().fit(X, y).objective_,
-    )
+    objective = LinearSVM().fit(X, y).objective_
+    return SVMProblem(name, X, y, data, objective)
 
 
 def paper_sizes(problem, k):
@@ -154,7 +151,8 @@ def paper_sizes(problem, k):
     elif n > 10_000:
         low = max(log_n**2, 200)
         high = 10 * log_n**2
-    return sorted({round(m) for m in np.geomspace(low, min(high, 0.8 * n), k)})
+    sizes = np.geomspace(low, min(high, 0.8 * n), k)
+    return sorted({round(m) for m in sizes})
 
 
 def stream_sizes(problem, k):
@@ -172,9 +170,13 @@ def relative_error(problem, X, y, weights):
     """
     if (y == y[0]).all():
         return ONE_CLASS, 0.0
-    # 1e-6 of an error of percents
-    model, seconds = _train(LinearSVM(tol=1e-6), X, y, weights * (problem.n / weights.sum()))
+    # Errors are percents, so that a gap of 1e-6 is none.
+    model, seconds = _train(LinearSVM(tol=1e-6), X, y, _adding_up_to_n(problem, weights))
     return _error(problem, model), seconds
+
+
+def _adding_up_to_n(problem, weights):
+    return weights * (problem.n / weights.sum())
 
 
 def _train(model, X, y, weights=None):
@@ -189,11 +191,8 @@ def _train(model, X, y, weights=None):
 
 def _error(problem, model):
     coef = model.coef_.toarray() if sparse.issparse(model.coef_) else model.coef_
-    return (
-        svm_objective(problem.X, problem.y, np.append(coef[0], model.intercept_))
-        / problem.objective
-        - 1.0
-    )
+    w = np.append(coef[0], model.intercept_)
+    return svm_objective(problem.X, problem.y, w) / problem.objective - 1.0
 
 
 def _timed_row(problem, sample, select, with_svc):
@@ -207,11 +206,15 @@ def _timed_row(problem, sample, select, with_svc):
         seconds=select + train,
     )
     if with_svc:
-        X, y, weights = sample
-        one_class = (y == y[0]).all()
-        scaled = weights * (problem.n / weights.sum())
-        row["train_svc"] = 0.0 if one_class else _train(SOLVERS["SVC"](), X, y, scaled)[1]
+        row["train_svc"] = _svc_seconds(problem, *sample)
     return row
+
+
+def _svc_seconds(problem, X, y, weights):
+    if (y == y[0]).all():
+        return 0.0
+    _, seconds = _train(SOLVERS["SVC"](), X, y, _adding_up_to_n(problem, weights))
+    return seconds
 
 
 def offline_errors(dataset, *, n_sizes, data_seed, seed):
@@ -234,19 +237,25 @@ def offline_errors(dataset, *, n_sizes, data_seed, seed):
             else:
                 coreset = selector.draw(size, random_state=np.random.default_rng([seed, size]))
             error, _ = relative_error(problem, *coreset.take(problem.X, problem.y))
-            rows.append(
-                dict(
-                    dataset=problem.label,
-                    method=arm,
-                    size=size,
-                    seed=seed,
-                    error=error,
-                )
+            row = dict(
+                dataset=problem.label,
+                method=arm,
+                size=size,
+                seed=seed,
+                error=error,
             )
+            rows.append(row)
     return rows
 
 
-def offline_times(dataset, *, n_sizes, data_seed, with_svc=(), seed):
+def offline_times(
+    dataset,
+    *,
+    n_sizes,
+    data_seed,
+    with_svc=(),
+    seed,
+):
     """Figure 2: seconds to select and to train, each arm anew at every size, the arms taking turns.
 
     Returns
@@ -264,15 +273,14 @@ def offline_times(dataset, *, n_sizes, data_seed, with_svc=(), seed):
             sample = selector.fit(problem.X, problem.y).take(problem.X, problem.y)
             select = time.process_time() - start
             timed = _timed_row(problem, sample, select, dataset in with_svc)
-            rows.append(
-                dict(
-                    dataset=problem.label,
-                    method=arm,
-                    size=size,
-                    seed=seed,
-                    **timed,
-                )
+            row = dict(
+                dataset=problem.label,
+                method=arm,
+                size=size,
+                seed=seed,
+                **timed,
             )
+            rows.append(row)
     return rows
 
 
@@ -281,7 +289,8 @@ def _compile(dataset, data_seed):
     """Run every arm on a data set once, so that nothing is compiled while the clock runs."""
     problem = svm_problem(dataset, seed=data_seed)
     for make in ARMS.values():
-        selector = make().set_params(size=150, random_state=0).fit(problem.X, problem.y)
+        selector = make().set_params(size=150, random_state=0)
+        selector.fit(problem.X, problem.y)
         relative_error(problem, *selector.take(problem.X, problem.y))
 
 
@@ -296,22 +305,26 @@ def full_times(dataset, solver, *, data_seed, repeats=3):
     list of dict with dataset, solver, seconds (median), error
     """
     problem = svm_problem(dataset, seed=data_seed)
-    runs = [
-        _train(SOLVERS[solver](), problem.X, problem.y)
-        for _ in range(repeats if solver == "LinearSVM" else 1)
-    ]
-    seconds = float(np.median([s for _, s in runs]))
-    return [
-        dict(
-            dataset=problem.label,
-            solver=solver,
-            seconds=seconds,
-            error=_error(problem, runs[-1][0]),
-        )
-    ]
+    n_runs = repeats if solver == "LinearSVM" else 1
+    runs = [_train(SOLVERS[solver](), problem.X, problem.y) for _ in range(n_runs)]
+    last, _ = runs[-1]
+    row = dict(
+        dataset=problem.label,
+        solver=solver,
+        seconds=float(np.median([seconds for _, seconds in runs])),
+        error=_error(problem, last),
+    )
+    return [row]
 
 
-def streaming_runs(dataset, *, n_sizes, data_seed, with_svc=(), seed):
+def streaming_runs(
+    dataset,
+    *,
+    n_sizes,
+    data_seed,
+    with_svc=(),
+    seed,
+):
     """Figures 3 and 5: the shuffled stream through merge-and-reduce, leaves as large as the sample.
 
     The uniform arm is the same tree.
@@ -339,15 +352,14 @@ def streaming_runs(dataset, *, n_sizes, data_seed, with_svc=(), seed):
             sample = stream.fit(X, y).rows()
             select = time.process_time() - start
             timed = _timed_row(problem, sample, select, dataset in with_svc)
-            rows.append(
-                dict(
-                    dataset=problem.label,
-                    method=arm,
-                    size=size,
-                    seed=seed,
-                    **timed,
-                )
+            row = dict(
+                dataset=problem.label,
+                method=arm,
+                size=size,
+                seed=seed,
+                **timed,
             )
+            rows.append(row)
     return rows
 
 
@@ -362,17 +374,18 @@ def total_sensitivities(dataset, *, data_seed, seed):
     problem = svm_problem(dataset, seed=data_seed)
     rows = []
     for method in ("svm paper", "svm searched", "svm tight"):
-        fitted = ARMS[method]().set_params(random_state=seed).fit(problem.X, problem.y)
-        t = fitted.total_sensitivity_
-        rows.append(
-            dict(
-                dataset=problem.label,
-                method=method,
-                seed=seed,
-                n=problem.n,
-                d=problem.X.shape[1],
-                t=t,
-            )
-            | dict(percent=100 * t / problem.n, clusters=max(fitted.n_clusters_))
+        selector = ARMS[method]().set_params(random_state=seed)
+        selector.fit(problem.X, problem.y)
+        t = selector.total_sensitivity_
+        row = dict(
+            dataset=problem.label,
+            method=method,
+            seed=seed,
+            n=problem.n,
+            d=problem.X.shape[1],
+            t=t,
+            percent=100 * t / problem.n,
+            clusters=max(selector.n_clusters_),
         )
+        rows.append(row)
     return rows

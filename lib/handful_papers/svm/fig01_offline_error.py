@@ -2,7 +2,7 @@
 
 from handful_papers.svm.comparisons import SETS, geometric_mean, ratios, shown_ratio
 
-# where the paper sees an order of magnitude
+# Where the paper sees an order of magnitude.
 TENFOLD = ("HTRU", "Pathological", "w8a")
 
 

@@ -40,14 +40,10 @@ def draw_errors(ax, rows):
     """The mean error of each method against the sample size, with its median absolute deviation, as
     in the paper."""
     for method in rows.method.unique():
-        by_size = (
-            rows[rows.method == method]
-            .assign(error=lambda r: r.error.clip(lower=FLOOR))
-            .groupby("size")
-            .error
-        )
+        mine = rows[rows.method == method]
+        by_size = mine.assign(error=mine.error.clip(lower=FLOOR)).groupby("size").error
         mean = by_size.mean()
-        deviation = by_size.agg(lambda e: (e - e.median()).abs().median())
+        deviation = by_size.agg(_median_absolute_deviation)
         several = by_size.size().max() > 1
         bars = [deviation.clip(upper=0.9 * mean), deviation] if several else None
         ax.errorbar(
@@ -57,6 +53,10 @@ def draw_errors(ax, rows):
             elinewidth=0.7,
             **METHODS.style(method),
         )
+
+
+def _median_absolute_deviation(errors):
+    return (errors - errors.median()).abs().median()
 
 
 def draw_ratios(rows, xlabel):
@@ -76,11 +76,8 @@ def draw_ratios(rows, xlabel):
     labels = list(rows.dataset.unique())
     names = [METHODS[method]["label"].removeprefix("Coreset, ") for method in methods]
     fig, axes = style.panels(len(labels), ratio=0.8)
-    quartiles = (
-        rows.groupby(["dataset", "method", "size"], dropna=False)
-        .ratio.quantile([0.25, 0.5, 0.75])
-        .unstack()
-    )
+    by_size = rows.groupby(["dataset", "method", "size"], dropna=False)
+    quartiles = by_size.ratio.quantile([0.25, 0.5, 0.75]).unstack()
     for ax, label in zip(axes.flat, labels):
         ax.axvline(
             1,
@@ -89,18 +86,8 @@ def draw_ratios(rows, xlabel):
             zorder=1,
         )
         for row, method in enumerate(methods):
-            look = METHODS.style(method, ls="") if (label, method) in quartiles.index else None
-            marks = quartiles.loc[label, method].to_numpy() if look else ()
-            for k, (low, middle, high) in enumerate(marks):
-                at = row + 0.2 * (k - (len(marks) - 1) / 2)
-                if high > low:
-                    ax.plot(
-                        [low, high],
-                        [at, at],
-                        color=look["color"],
-                        lw=0.8,
-                    )
-                ax.plot(middle, at, **look | {"marker": look["marker"] or "o", "ms": 2.5 + 0.8 * k})
+            if (label, method) in quartiles.index:
+                _draw_marks(ax, row, quartiles.loc[label, method].to_numpy(), METHODS.style(method))
         ax.set(
             title=label,
             xscale="log",
@@ -111,3 +98,23 @@ def draw_ratios(rows, xlabel):
     for ax in axes[-1]:
         ax.set_xlabel(xlabel)
     return fig
+
+
+def _draw_marks(ax, row, marks, look):
+    """The marks of a method in its row of a panel: a (lower quartile, median, upper quartile) for
+    each size."""
+    for k, (low, middle, high) in enumerate(marks):
+        at = row + 0.2 * (k - (len(marks) - 1) / 2)
+        if high > low:
+            ax.plot(
+                [low, high],
+                [at, at],
+                color=look["color"],
+                lw=0.8,
+            )
+        size = {
+            "marker": look["marker"] or "o",
+            "ms": 2.5 + 0.8 * k,
+            "ls": "",
+        }
+        ax.plot(middle, at, **look | size)

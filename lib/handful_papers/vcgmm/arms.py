@@ -26,18 +26,14 @@ from handful_papers.vcgmm.lloyd import lloyd
 
 PAPER = ("kmeans++", "afkmc2", "vargmm", "lwcs", "vcgmm")
 OURS = "vcgmm ours"
-# of ours
+# Our methods, and how they assign rows.
 ASSIGNMENTS = {OURS: "soft", "vcgmm hard": "hard", "vcgmm hardened": "hardened"}
 PEERS = ("sklearn lloyd", "sklearn elkan", "minibatch", "faiss")
-# m, of AFK-MC2 alone
+# The lengths m of chains, for AFK-MC2 alone.
 CHAINS = (2, 5, 10, 20)
-# G and random clusters, of var-GMM-S
-WIDTHS = (
-    (3, 1),
-    (5, 0),
-    (7, 0),
-)
-# the relative change of the bound that ends every run of the paper's algorithms
+# G and random clusters, for var-GMM-S.
+WIDTHS = ((3, 1), (5, 0), (7, 0))
+# The relative change of the bound that ends every run of the paper's algorithms.
 TOL = 1e-4
 
 
@@ -67,7 +63,8 @@ class Setting:
         if self.size is not None:
             return f"N'={self.size}"
         if self.method == "vargmm":
-            return f"G={self.n_neighbors}" + (f"+{self.n_random}" if self.n_random else "")
+            random = f"+{self.n_random}" if self.n_random else ""
+            return f"G={self.n_neighbors}{random}"
         return f"m={self.chain_length}" if self.method == "afkmc2" else ""
 
 
@@ -101,25 +98,13 @@ def paper_settings(
     base = Setting("vcgmm", **search, chain_length=chain_length, n_warmup=n_warmup)
     settings = [Setting("kmeans++")]
     settings += [Setting("afkmc2", chain_length=m) for m in chains]
-    settings += [
-        replace(
-            base,
-            method="vargmm",
-            n_neighbors=g,
-            n_random=r,
-        )
-        for g, r in widths
-    ]
+    wide = replace(base, method="vargmm")
+    settings += [replace(wide, n_neighbors=g, n_random=r) for g, r in widths]
     for size in sizes:
-        settings += [
-            replace(
-                base,
-                method="lwcs",
-                size=size,
-            ),
-            replace(base, size=size),
-        ]
-        settings += [Setting(OURS, size=size)] if ours else []
+        settings.append(replace(base, method="lwcs", size=size))
+        settings.append(replace(base, size=size))
+        if ours:
+            settings.append(Setting(OURS, size=size))
     return settings
 
 
@@ -156,11 +141,10 @@ def fit(setting, X, n_clusters, *, seed):
     """
     if setting.method in PEERS:
         return _fit_peer(setting.method, X, n_clusters, seed)
-    rng = np.random.default_rng(
-        [seed, zlib.crc32(setting.label.encode()) if setting.size is None else setting.size]
-    )
+    stream = zlib.crc32(setting.label.encode()) if setting.size is None else setting.size
+    rng = np.random.default_rng([seed, stream])
     with one_thread(), warnings.catch_warnings():
-        # of clusters that are left empty, as in the paper
+        # They warn of clusters that are left empty, as in the paper.
         warnings.simplefilter("ignore", ConvergenceWarning)
         if setting.method in ASSIGNMENTS:
             return _fit_ours(setting, X, n_clusters, rng)
@@ -171,10 +155,15 @@ def printed_vcgmm(setting, centers, rng):
     """The vc-GMM of the paper's Algorithm 1 that a setting describes, from given centres, as an
     estimator."""
     algorithm = replace(PRINTED, n_random=setting.n_random, n_warmup=setting.n_warmup)
-    options = dict(
-        n_neighbors=setting.n_neighbors, algorithm=algorithm, tol=TOL, compute_labels=False
+    return VCGMM(
+        len(centers),
+        init=centers,
+        n_neighbors=setting.n_neighbors,
+        algorithm=algorithm,
+        tol=TOL,
+        compute_labels=False,
+        random_state=rng,
     )
-    return VCGMM(len(centers), init=centers, random_state=rng, **options)
 
 
 def _fit_paper(setting, X, n_clusters, rng):
@@ -194,7 +183,7 @@ def _fit_paper(setting, X, n_clusters, rng):
             n_trials=1,
             rng=rng,
         )
-        # as the textbook counts them; blocks compute a few more
+        # Counted as in the textbook; blocks compute a few more.
         n_distances += len(rows) * n_clusters
     else:
         seeds, n_seeding = afkmc2(
@@ -228,15 +217,18 @@ def _fit_paper(setting, X, n_clusters, rng):
 
 
 def _fit_ours(setting, X, n_clusters, rng):
-    # as anyone would call it: other options at their defaults
+    # As anyone would call it, with other options at their defaults.
     start = time.process_time()
-    options = dict(
-        coreset_size=setting.size, assignment=ASSIGNMENTS[setting.method], compute_labels=False
+    model = VCGMM(
+        n_clusters,
+        coreset_size=setting.size,
+        assignment=ASSIGNMENTS[setting.method],
+        compute_labels=False,
+        random_state=rng,
     )
-    model = VCGMM(n_clusters, **options, random_state=rng).fit(X)
-    return Fit(
-        model.cluster_centers_, model.n_iter_, model.n_distances_, time.process_time() - start
-    )
+    model.fit(X)
+    seconds = time.process_time() - start
+    return Fit(model.cluster_centers_, model.n_iter_, model.n_distances_, seconds)
 
 
 def _fit_peer(name, X, n_clusters, seed):
@@ -258,27 +250,25 @@ def _fit_peer(name, X, n_clusters, seed):
             centers = model.centroids
             n_iter = len(model.iteration_stats)
         else:
-            options = dict(n_init=1, random_state=seed)
-            if name == "minibatch":
-                model = MiniBatchKMeans(
-                    n_clusters, batch_size=1024, compute_labels=False, **options
-                ).fit(X)
-            else:
-                model = KMeans(
-                    n_clusters,
-                    algorithm=name.split()[1],
-                    **options,
-                ).fit(X)
+            model = _sklearn_peer(name, n_clusters, seed).fit(X)
             centers = model.cluster_centers_
             n_iter = model.n_iter_
         seconds = time.process_time() - start
     return Fit(np.asarray(centers, dtype=X.dtype), n_iter, np.nan, seconds)
 
 
+def _sklearn_peer(name, n_clusters, seed):
+    options = dict(n_init=1, random_state=seed)
+    if name == "minibatch":
+        return MiniBatchKMeans(n_clusters, batch_size=1024, compute_labels=False, **options)
+    return KMeans(n_clusters, algorithm=name.split()[1], **options)
+
+
 def warm_up(settings, X):
     """Run every method once on a few rows, so that the clock sees no compilation."""
     few = np.ascontiguousarray(X[:: max(1, len(X) // 600)])
-    for setting in {s.method: s for s in settings}.values():
+    one_each = {setting.method: setting for setting in settings}
+    for setting in one_each.values():
         fit(replace(setting, size=setting.size and 256), few, 8, seed=0)
     nearest_centers(few, few[:8])
 
@@ -307,10 +297,14 @@ def panel_rows(
     problem = clustering_problem(
         panel["data"], rows=panel["rows"], measured=panel["measured"], seed=first
     )
-    search = dict(n_neighbors=panel.get("neighbors", 5), n_random=panel.get("random", 0))
-    search |= dict(chain_length=panel.get("chain", 2), n_warmup=panel.get("initial_e_steps", 0))
     settings = paper_settings(
-        sizes=[2**k for k in panel["log_sizes"]], chains=chains, widths=widths, **search
+        sizes=[2**k for k in panel["log_sizes"]],
+        n_neighbors=panel.get("neighbors", 5),
+        n_random=panel.get("random", 0),
+        chain_length=panel.get("chain", 2),
+        n_warmup=panel.get("initial_e_steps", 0),
+        chains=chains,
+        widths=widths,
     )
     if seed < first + peer_seeds:
         settings += [Setting(name) for name in peers if name in panel.get("peers", peers)]
@@ -329,7 +323,14 @@ def next_seed(seed, first, n_seeds):
     return first + (seed - first + 1) % n_seeds if n_seeds > 1 else None
 
 
-def seed_rows(problem, n_clusters, settings, *, seed, other=None):
+def seed_rows(
+    problem,
+    n_clusters,
+    settings,
+    *,
+    seed,
+    other=None,
+):
     """Run every setting with one seed.
 
     Parameters
@@ -350,27 +351,25 @@ def seed_rows(problem, n_clusters, settings, *, seed, other=None):
     reference = None
     rows = []
     if other is not None:
-        reference, _ = _partition(
-            problem, fit(Setting("kmeans++"), problem.X, n_clusters, seed=other).centers
-        )
+        again = fit(Setting("kmeans++"), problem.X, n_clusters, seed=other)
+        reference, _ = _partition(problem, again.centers)
     for setting in sorted(settings, key=lambda s: s.method != "kmeans++"):
         taken = vars(fit(setting, problem.X, n_clusters, seed=seed))
         labels, error = _partition(problem, taken.pop("centers"))
         row = dict(
-            dataset=problem.name, clusters=n_clusters, method=setting.method, setting=setting.label
-        )
-        row |= dict(
+            dataset=problem.name,
+            clusters=n_clusters,
+            method=setting.method,
+            setting=setting.label,
             size=setting.size,
             seed=seed,
             error=error,
             **taken,
+            nmi=np.nan,
         )
-        rows.append(
-            row
-            | dict(
-                nmi=np.nan if reference is None else normalized_mutual_info_score(reference, labels)
-            )
-        )
+        if reference is not None:
+            row["nmi"] = normalized_mutual_info_score(reference, labels)
+        rows.append(row)
         if setting.method == "kmeans++":
             reference = labels
     return rows
@@ -385,9 +384,5 @@ def _partition(problem, centers):
 
 def by_setting(rows):
     """Rows of a sweep in the order of settings, then seeds, data set by data set."""
-    groups = rows.groupby(
-        ["dataset", "method", "setting"],
-        sort=False,
-        dropna=False,
-    )
+    groups = rows.groupby(["dataset", "method", "setting"], sort=False, dropna=False)
     return pd.concat([group for _, group in groups], ignore_index=True)

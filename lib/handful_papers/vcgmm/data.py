@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from handful.data import load
 
-# of CIFAR-10, as the official test set has
+# Rows of CIFAR-10, as many as the official test set has.
 N_HELD_OUT = 10_000
-# patches cut at a time
+# Patches cut at a time.
 CHUNK = 1 << 18
-# name -> side, grey: what is cut from CIFAR-10's training images
+# Name -> (side, grey) of what is cut from CIFAR-10's training images.
 PATCHES = {"colour_patches": (5, False), "grey_patches": (4, True)}
 
 
@@ -56,24 +56,7 @@ def clustering_problem(name, *, rows=None, measured=None, seed=0):
     """
     rng = np.random.default_rng(seed)
     dataset = load("cifar10" if name in PATCHES else name)
-    X_test = None
-    if name in PATCHES:
-        size, grey = PATCHES[name]
-        X = cut_patches(
-            as_images(dataset.X), 500_000 if rows is None else rows, size=size, grey=grey, rng=rng
-        )
-        X = _with_noise(X, rng)
-    elif name == "cifar10":
-        order = rng.permutation(len(dataset.X))
-        kept = np.sort(order[N_HELD_OUT:] if rows is None else order[N_HELD_OUT:][:rows])
-        X = _with_noise(dataset.X[kept], rng)
-        X_test = _with_noise(dataset.X[np.sort(order[:N_HELD_OUT])], rng)
-    elif name == "sample_patches":
-        X = _with_noise(dataset.X, rng)
-    elif name == "cod_rna":
-        X = np.concatenate([dataset.X, dataset.X_test])
-    else:
-        X = dataset.X
+    X, X_test = _prepared(name, dataset, rows, rng)
     if rows is not None and rows < len(X):
         X = X[np.sort(rng.choice(len(X), rows, replace=False))]
     mean = X.mean(axis=0, dtype=np.float64)
@@ -82,8 +65,35 @@ def clustering_problem(name, *, rows=None, measured=None, seed=0):
         X_test = _centred(X_test, mean)
     elif measured is not None and measured < len(X):
         X_test = np.ascontiguousarray(X[:: len(X) // measured])
-    name = f"cifar10[{name}]" if name in PATCHES else name
-    return Problem(name, X, X_test, dataset.sha256)
+    shown = f"cifar10[{name}]" if name in PATCHES else name
+    return Problem(shown, X, X_test, dataset.sha256)
+
+
+def _prepared(name, dataset, rows, rng):
+    """A data set's rows as the paper prepares them, and those on which errors are taken (None: on
+    the same)."""
+    if name in PATCHES:
+        size, grey = PATCHES[name]
+        n = 500_000 if rows is None else rows
+        X = cut_patches(
+            as_images(dataset.X),
+            n,
+            size=size,
+            grey=grey,
+            rng=rng,
+        )
+        return _with_noise(X, rng), None
+    if name == "cifar10":
+        order = rng.permutation(len(dataset.X))
+        # With None all others are kept.
+        kept = np.sort(order[N_HELD_OUT:][:rows])
+        X = _with_noise(dataset.X[kept], rng)
+        return X, _with_noise(dataset.X[np.sort(order[:N_HELD_OUT])], rng)
+    if name == "sample_patches":
+        return _with_noise(dataset.X, rng), None
+    if name == "cod_rna":
+        return np.concatenate([dataset.X, dataset.X_test]), None
+    return dataset.X, None
 
 
 def _with_noise(X, rng):
@@ -91,9 +101,8 @@ def _with_noise(X, rng):
 
 
 def _centred(X, mean):
-    return np.ascontiguousarray(
-        (X - mean.astype(X.dtype if X.dtype.kind == "f" else np.float64)), dtype=np.float32
-    )
+    dtype = X.dtype if X.dtype.kind == "f" else np.float64
+    return np.ascontiguousarray(X - mean.astype(dtype), dtype=np.float32)
 
 
 def as_images(X):
@@ -126,15 +135,18 @@ def cut_patches(
     """
     m, channels, height, width = images.shape
     windows = np.lib.stride_tricks.sliding_window_view(images, (size, size), axis=(2, 3))
-    out = np.empty((n, size * size * (1 if grey else channels)), np.uint8) if out is None else out
+    if out is None:
+        width_of_row = size * size * (1 if grey else channels)
+        out = np.empty((n, width_of_row), np.uint8)
     for start in range(0, n, CHUNK):
         count = min(CHUNK, n - start)
-        # in the order of the images, as they lie in memory
+        # They come in the order of the images, as they lie in memory.
         image = np.sort(rng.integers(m, size=count))
         y = rng.integers(height - size + 1, size=count)
         x = rng.integers(width - size + 1, size=count)
         part = windows[image, :, y, x]
-        part = part.mean(axis=1) if grey else part
+        if grey:
+            part = part.mean(axis=1)
         out[start : start + count] = part.reshape(count, -1)
     return out
 
@@ -169,21 +181,20 @@ def patch_file(
         dtype=np.uint8,
         shape=(n, 3 * size * size),
     )
-    photographs = (
-        load(
-            "sample_patches",
-            size=32,
-            stride=32,
-        )
-        .X.reshape(-1, 32, 32, 3)
-        .transpose(0, 3, 1, 2)
-    )
+    patches = load("sample_patches", size=32, stride=32)
+    photographs = patches.X.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2)
     if source == "sample_images":
         images = photographs
-        dataset = load("sample_patches", size=32, stride=32)
+        dataset = patches
     else:
         dataset = load("cifar10")
         images = np.concatenate([as_images(dataset.X), photographs])
-    cut_patches(images, n, size=size, rng=rng, out=out)
+    cut_patches(
+        images,
+        n,
+        size=size,
+        rng=rng,
+        out=out,
+    )
     out.flush()
     return out, dataset

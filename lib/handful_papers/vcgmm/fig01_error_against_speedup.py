@@ -16,18 +16,15 @@ from handful_papers.vcgmm.tables import (
 
 E_STEPS = "initial_e_steps"
 __all__ = ["cells", "evidence"]
-# of Table 1; times and iterations stand in its table
+# Columns of Table 1 that decide a claim; times and iterations stand in its table alone.
 JUDGED = ("error", "distances")
 
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    panels = {p["role"]: p for p in run.parameters["panels"]}
-    own = {
-        role: panels[role]
-        for data, role in PAPERS_DATA.items()
-        if panels.get(role, {}).get("data") == data
-    }
+    panels = {panel["role"]: panel for panel in run.parameters["panels"]}
+    # A panel whose data are the paper's, not a stand-in.
+    own = {role: panel for role, panel in panels.items() if PAPERS_DATA.get(panel["data"]) == role}
     sizes = run.rows
     if not _facts(own.get("RNA", {}))[E_STEPS]:
         sizes = sizes[sizes.dataset != own.get("RNA", {}).get("data")]
@@ -53,10 +50,16 @@ def _printed(run, own, quantity):
     has."""
     found = {}
     for role, panel in own.items():
-        # the paper starts RNA with four E-steps
+        # The paper starts RNA with four E-steps.
         if role != "RNA" or _facts(panel)[E_STEPS]:
             about = panel if quantity == "share" else None
-            values = against_printed(run.rows, panel["data"], role, quantity, about)
+            values = against_printed(
+                run.rows,
+                panel["data"],
+                role,
+                quantity,
+                about,
+            )
             found |= {(role, method): value for method, value in values.items()}
     return Evidence(found, lacks="" if found else "no data set and coreset size of Table 1")
 
@@ -86,24 +89,30 @@ def _near_target(run, panels, method):
     """Role -> `quantities` at the coreset size nearest to 10 %, or of var-GMM-S at the paper's
     G."""
     summary = summarise(run.rows)
-    return {
-        role: quantities(
-            run.rows, p["data"], method, as_printed(summary, p["data"], role, method).setting, p
+    found = {}
+    for role, panel in panels.items():
+        setting = as_printed(summary, panel["data"], role, method).setting
+        found[role] = quantities(
+            run.rows,
+            panel["data"],
+            method,
+            setting,
+            panel,
         )
-        for role, p in panels.items()
-    }
+    return found
 
 
 def _vargmm(run, panels, roles):
     panels = {role: panels[role] for role in roles if role in panels}
     if not panels:
         return Evidence(lacks=f"none of {', '.join(roles)} is among the data of this run")
-    return {
-        panels[role]["data"]: q.error for role, q in _near_target(run, panels, "vargmm").items()
-    }
+    found = _near_target(run, panels, "vargmm")
+    return {panels[role]["data"]: of_role.error for role, of_role in found.items()}
 
 
 def _share(run, panels):
-    ours, lwcs = (_near_target(run, panels, method) for method in ("vcgmm", "lwcs"))
+    ours = _near_target(run, panels, "vcgmm")
+    lwcs = _near_target(run, panels, "lwcs")
     settings = {panels[role]["data"]: ours[role].share - lwcs[role].share for role in panels}
-    return Evidence(settings, facts=dict(clusters=min(p["clusters"] for p in panels.values())))
+    fewest = min(panel["clusters"] for panel in panels.values())
+    return Evidence(settings, facts=dict(clusters=fewest))

@@ -5,14 +5,14 @@ import numpy as np
 from handful.clustering.variational import padded
 from numba import njit
 
-# rows that share a visit to four centres: these then stay in the nearest cache
+# Rows that share a visit to four centres, so that these stay in the nearest cache.
 BLOCK = 16
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def four_distances(y, a, b, c, d):
     """Squared distances from `y` to four centres; the row stays in registers."""
-    # sums in the rows' own type
+    # Sums are in the type of the rows.
     zero = y.dtype.type(0)
     s0 = zero
     s1 = zero
@@ -31,7 +31,15 @@ def four_distances(y, a, b, c, d):
 
 
 @njit(cache=True, nogil=True)
-def _pass(Y, weights, centers, nearest, sq_dist, sums, mass):
+def _pass(
+    Y,
+    weights,
+    centers,
+    nearest,
+    sq_dist,
+    sums,
+    mass,
+):
     # Assign every row to its nearest centre and add it up there; returns the weighted cost of the
     # centres as they were.
     n = Y.shape[0]
@@ -74,9 +82,9 @@ def bound(cost, total, n_features, n_clusters):
     """
     if not cost > 0:
         return np.inf
-    return -0.5 * total * n_features * (
-        1 + np.log(2 * np.pi * cost / (total * n_features))
-    ) - total * np.log(n_clusters)
+    variance = cost / (total * n_features)
+    entropy = 0.5 * total * n_features * (1 + np.log(2 * np.pi * variance))
+    return -entropy - total * np.log(n_clusters)
 
 
 def lloyd(
@@ -106,7 +114,9 @@ def lloyd(
     n_distances : int
     """
     n, d = X.shape
-    weights = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    if sample_weight is None:
+        sample_weight = np.ones(n)
+    weights = np.asarray(sample_weight, dtype=np.float64)
     Y = padded(X)
     centers = padded(centers)
     nearest = np.zeros(n, np.int32)
@@ -117,7 +127,15 @@ def lloyd(
     previous = None
     n_iter = 0
     while n_iter < max_iter:
-        cost = _pass(Y, weights, centers, nearest, sq_dist, sums, mass)
+        cost = _pass(
+            Y,
+            weights,
+            centers,
+            nearest,
+            sq_dist,
+            sums,
+            mass,
+        )
         n_iter += 1
         used = mass > 0
         centers[used] = sums[used] / mass[used, None]

@@ -17,12 +17,19 @@ FAMILIES = {
     "heavy tails": dict(overlap=0.5, tail=2.5),
     "overlapping": dict(overlap=1.5),
 }
-# of the best reference
+# How near the best reference's error a peer has to come.
 WITHIN = 1.02
 TIME_MARKS = (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 
 
-def mixture_problem(family, *, rows, dimensions, components, seed=0):
+def mixture_problem(
+    family,
+    *,
+    rows,
+    dimensions,
+    components,
+    seed=0,
+):
     """The `Problem` of a family of mixtures; generated, so without a data set to cite."""
     rng = np.random.default_rng([seed, list(FAMILIES).index(family)])
     X, _ = gaussian_mixture(
@@ -34,11 +41,20 @@ def mixture_problem(family, *, rows, dimensions, components, seed=0):
 def arms(size, references):
     """The settings to compare: references on all rows; the paper's vc-GMM, and ours, on a coreset;
     ours on all rows."""
+    peers = [Setting(name) for name in references]
     own = [Setting(method, size=n) for method in ASSIGNMENTS for n in (size, None)]
-    return [*(Setting(name) for name in references), Setting("vcgmm", size=size), *own]
+    return [*peers, Setting("vcgmm", size=size), *own]
 
 
-def problem_rows(problem, seed, *, first, n_seeds, references, size):
+def problem_rows(
+    problem,
+    seed,
+    *,
+    first,
+    n_seeds,
+    references,
+    size,
+):
     """Every arm on one problem with one seed: a task of the sweep.
 
     Parameters
@@ -49,9 +65,12 @@ def problem_rows(problem, seed, *, first, n_seeds, references, size):
     references, size : as in `arms`
     """
     made = make_problem(problem, seed=first)
-    settings = arms(size, references)
     return seed_rows(
-        made, problem["clusters"], settings, seed=seed, other=next_seed(seed, first, n_seeds)
+        made,
+        problem["clusters"],
+        arms(size, references),
+        seed=seed,
+        other=next_seed(seed, first, n_seeds),
     )
 
 
@@ -77,11 +96,8 @@ def against_best_by_seed(rows, references):
         time_ratio (of seconds to the mean of the fastest reference whose mean error is within 2 %
         of the best)
     """
-    means = (
-        rows[rows.method.isin(references)]
-        .groupby(["dataset", "method"])[["error", "seconds"]]
-        .mean()
-    )
+    by_method = rows[rows.method.isin(references)].groupby(["dataset", "method"])
+    means = by_method[["error", "seconds"]].mean()
     best = means.error.groupby("dataset").min()
     near = means[means.error <= WITHIN * best.reindex(means.index, level="dataset")]
     fastest = near.seconds.groupby("dataset").min()
@@ -94,9 +110,8 @@ def against_best_by_seed(rows, references):
 def against_best(rows, references):
     """The means of `against_best_by_seed` over seeds, a row for each dataset, method and setting,
     with ratio_sem."""
-    groups = against_best_by_seed(rows, references).groupby(
-        ["dataset", "method", "setting"], sort=False
-    )
+    each = against_best_by_seed(rows, references)
+    groups = each.groupby(["dataset", "method", "setting"], sort=False)
     table = groups[["error", "seconds", "ratio", "time_ratio"]].mean()
     return table.assign(ratio_sem=groups.ratio.sem()).reset_index()
 
@@ -140,8 +155,8 @@ def draw_against_best(table, titles):
         )
         for line, height, width in zip(part.itertuples(), excess, error):
             look = METHODS.style(line.method, ls="none")
-            # on a coreset
             if line.setting:
+                # It runs on a coreset.
                 look["markerfacecolor"] = "white"
             ax.errorbar(line.time_ratio, height, yerr=width, **look)
         right = 1.6 * part.time_ratio.max()
@@ -152,10 +167,8 @@ def draw_against_best(table, titles):
             xlim=(left, right),
         )
         ax.set_yscale("symlog", linthresh=10, linscale=1.5)
-        ax.set(
-            ylim=(low, top),
-            yticks=[m for m in ((0, 10, 100) if top > 20 else (-5, 0, 5, 10)) if low <= m <= top],
-        )
+        heights = (0, 10, 100) if top > 20 else (-5, 0, 5, 10)
+        ax.set(ylim=(low, top), yticks=[mark for mark in heights if low <= mark <= top])
         ax.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
         ax.set_xticks(marks, [f"{m:g}" for m in marks])
         ax.minorticks_off()
@@ -164,14 +177,8 @@ def draw_against_best(table, titles):
     for line in axes:
         line[0].set_ylabel("excess error (%)")
     lines = [METHODS.line(method, ls="") for method in table.method.unique()]
-    lines.append(
-        METHODS.line(
-            "uniform",
-            ls="",
-            mfc="white",
-            label="on a coreset",
-        )
-    )
+    line = METHODS.line("uniform", ls="", mfc="white", label="on a coreset")
+    lines.append(line)
     fig.legend(handles=lines, loc="outside lower center", ncols=3)
     return fig
 
@@ -181,9 +188,10 @@ def draw_against_best(table, titles):
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    references = [name for name in run.parameters["references"] if name in set(run.rows.method)]
-    rows = against_best_by_seed(run.rows.assign(setting=run.rows.setting.fillna("")), references)
-    whole = rows[(rows.method == "vcgmm hardened") & (rows.setting == "")].groupby(
-        "dataset", sort=False
-    )
-    return {"vcgmm-own-time-hardened": {d: mine.time_ratio.to_numpy() for d, mine in whole}}
+    there = set(run.rows.method)
+    references = [name for name in run.parameters["references"] if name in there]
+    rows = against_best_by_seed(run.rows, references)
+    # Without a setting they run on all rows.
+    whole = rows[(rows.method == "vcgmm hardened") & (rows.setting.fillna("") == "")]
+    by_set = whole.groupby("dataset", sort=False)
+    return {"vcgmm-own-time-hardened": {name: mine.time_ratio.to_numpy() for name, mine in by_set}}

@@ -55,26 +55,20 @@ def measure(
     peak), value. An iteration's cost is the mean over all but the first.
     """
     rng = np.random.default_rng([seed, n, C, G, d])
-    X = gaussian_mixture(
+    X, _ = gaussian_mixture(
         n,
         d,
         C,
         overlap=0.3,
         dtype=np.float32,
         rng=rng,
-    )[0]
+    )
     X -= X.mean(axis=0)
     found = []
 
     def note(part, **quantities):
-        found.extend(
-            dict(
-                part=part,
-                quantity=name,
-                value=value,
-            )
-            for name, value in quantities.items()
-        )
+        for name, value in quantities.items():
+            found.append(dict(part=part, quantity=name, value=value))
 
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -84,23 +78,25 @@ def measure(
         start = time.process_time()
         seeds, n_distances = afkmc2(X, C, chain_length=2, rng=rng)
         note("seeding", seconds=time.process_time() - start, distances=n_distances)
-        few, many = (_lloyd_cost(X, X[seeds], k) for k in (1, 2))
+        centers = X[seeds]
+        few = _lloyd_cost(X, centers, 1)
+        many = _lloyd_cost(X, centers, 2)
         note("LWCS iteration", **_difference(few, many, 1))
-        few, many = (
-            _em_cost(
-                X,
-                X[seeds],
-                G,
-                k,
-                seed,
-            )
-            for k in (1, 1 + n_iter)
+        few = _em_cost(X, centers, G, 1, seed)
+        many = _em_cost(
+            X,
+            centers,
+            G,
+            1 + n_iter,
+            seed,
         )
         note("vc-GMM iteration", **_difference(few, many, n_iter))
         tracemalloc.start()
-        before = tracemalloc.get_traced_memory()[0]
+        before, _ = tracemalloc.get_traced_memory()
+        # The centres that are handed over count as memory, too.
         _em_cost(X, X[seeds], G, 1, seed)
-        note("vc-GMM memory", bytes=tracemalloc.get_traced_memory()[1] - before)
+        _, peak = tracemalloc.get_traced_memory()
+        note("vc-GMM memory", bytes=peak - before)
         tracemalloc.stop()
     return found
 
@@ -116,9 +112,23 @@ def measured(
     n_iter,
 ):
     """Rows of `measure` at one scale, for the curve along `axis`: a task of the sweep."""
-    # compiles
-    measure(256, 8, 2, 8, seed=0, n_iter=1)
-    return measure(points, clusters, neighbors, dimensions, seed=seed, n_iter=n_iter)
+    # What compiles does so here.
+    measure(
+        256,
+        8,
+        2,
+        8,
+        seed=0,
+        n_iter=1,
+    )
+    return measure(
+        points,
+        clusters,
+        neighbors,
+        dimensions,
+        seed=seed,
+        n_iter=n_iter,
+    )
 
 
 def long_form(rows):
@@ -132,21 +142,28 @@ def long_form(rows):
 
 def _lloyd_cost(X, centers, n_iter):
     start = time.process_time()
-    n_distances = lloyd(X, centers, tol=0.0, max_iter=n_iter)[2]
+    _, _, n_distances = lloyd(
+        X,
+        centers,
+        tol=0.0,
+        max_iter=n_iter,
+    )
     return dict(distances=n_distances, seconds=time.process_time() - start)
 
 
 def _em_cost(X, centers, n_neighbors, n_iter, seed):
-    options = dict(
-        init=centers, algorithm="paper", tol=0.0, compute_labels=False, random_state=seed
-    )
-    start = time.process_time()
     model = VCGMM(
         len(centers),
+        init=centers,
+        algorithm="paper",
         n_neighbors=n_neighbors,
         max_iter=n_iter,
-        **options,
-    ).fit(X)
+        tol=0.0,
+        compute_labels=False,
+        random_state=seed,
+    )
+    start = time.process_time()
+    model.fit(X)
     return dict(distances=model.n_distances_, seconds=time.process_time() - start)
 
 
@@ -172,21 +189,19 @@ def exponents(rows):
     list of dict: part, quantity, axis, seed, exponent
     """
     found = []
-    for (part, quantity, axis, seed), group in rows.groupby(
-        ["part", "quantity", "axis", "seed"], sort=False
-    ):
+    curves = rows.groupby(["part", "quantity", "axis", "seed"], sort=False)
+    for (part, quantity, axis, seed), group in curves:
         costs = group.groupby(axis).value.mean()
         if len(costs) > 1 and (costs > 0).all():
             exponent = fitted_exponent(costs.index, costs)
-            found.append(
-                dict(
-                    part=part,
-                    quantity=quantity,
-                    axis=axis,
-                    seed=seed,
-                    exponent=exponent,
-                )
+            row = dict(
+                part=part,
+                quantity=quantity,
+                axis=axis,
+                seed=seed,
+                exponent=exponent,
             )
+            found.append(row)
     return found
 
 
@@ -205,7 +220,7 @@ def draw_coreset(X, size, *, seed):
     cost : dict of seconds (CPU) and megabytes (most that was allocated beside the file's cached
         pages)
     """
-    # compiles: neither time nor memory of the coreset
+    # What compiles does so here, and counts for neither time nor memory of the coreset.
     lightweight_coreset(X[:2], 1, rng=np.random.default_rng(seed))
     rng = np.random.default_rng(seed)
     tracemalloc.start()
@@ -213,13 +228,13 @@ def draw_coreset(X, size, *, seed):
     with one_thread():
         indices, weights = lightweight_coreset(X, size, rng=rng)
         seconds = time.process_time() - start
-        rows = X[indices].astype(np.float32) + rng.random(
-            (len(indices), X.shape[1]), dtype=np.float32
-        )
-    megabytes = tracemalloc.get_traced_memory()[1] / 2**20
+        chosen = X[indices]
+        rows = chosen.astype(np.float32) + rng.random(chosen.shape, dtype=np.float32)
+    _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     mean = (weights / weights.sum()) @ rows
-    return rows - mean.astype(np.float32), weights, mean, dict(seconds=seconds, megabytes=megabytes)
+    cost = dict(seconds=seconds, megabytes=peak / 2**20)
+    return rows - mean.astype(np.float32), weights, mean, cost
 
 
 def many_clusters(
@@ -295,17 +310,13 @@ def table_2(
         X, _ = patch_file(
             Path(folder) / "patches.npy", n_train + n_test, source=source, size=side, seed=first
         )
-        # compiles
+        # What compiles does so here, and before the first line of the table.
         draw_coreset(X[:5000], 100, seed=first)
         rows, weights, mean, cost = draw_coreset(X[:n_train], coreset_size, seed=first)
         held_out = np.array(X[n_train:])
         megabytes = X.nbytes / 2**20
-    X_test = (
-        held_out
-        + np.random.default_rng(first).random(held_out.shape, dtype=np.float32)
-        - mean.astype(np.float32)
-    )
-    # compiles
+    noise = np.random.default_rng(first).random(held_out.shape, dtype=np.float32)
+    X_test = held_out + noise - mean.astype(np.float32)
     many_clusters(
         rows[:2000],
         weights[:2000],
@@ -314,26 +325,8 @@ def table_2(
         seed=seed,
     )
     common = dict(chain_length=chain_length, n_warmup=initial_e_steps, seed=seed)
-    found = [
-        many_clusters(
-            rows,
-            weights,
-            X_test,
-            C,
-            **common,
-        )
-        for C in clusters
-    ]
-    about = {f"coreset_{name}": value for name, value in cost.items()} | dict(
-        file_megabytes=megabytes
-    )
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return [
-        row
-        | dict(
-            error_per_point=row["error"] / n_test,
-            **about,
-            peak_megabytes=peak,
-        )
-        for row in found
-    ]
+    found = [many_clusters(rows, weights, X_test, C, **common) for C in clusters]
+    about = {f"coreset_{name}": value for name, value in cost.items()}
+    about["file_megabytes"] = megabytes
+    about["peak_megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return [row | dict(error_per_point=row["error"] / n_test) | about for row in found]

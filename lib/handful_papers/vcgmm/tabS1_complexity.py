@@ -5,7 +5,7 @@ import pandas as pd
 from handful_papers.claims import Evidence
 from handful_papers.vcgmm.scaling import AXES, STATED, exponents, long_form
 
-# a coreset takes a distance a row by definition
+# A coreset takes a distance a row by definition, so that it is none of them.
 PARTS = ("vc-GMM iteration", "LWCS iteration", "seeding")
 
 
@@ -15,13 +15,10 @@ def evidence(run):
     fitted = pd.DataFrame(exponents(rows))
     settings = {}
     for part in PARTS:
-        axes = [
-            axis
-            for axis in AXES
-            if (part, axis) in STATED and axis != "dimensions"
-            # in which distances are alike
-        ]
-        off = _off(fitted, part, "distances", {axis: STATED[part, axis] for axis in axes})
+        stated = {axis: STATED[part, axis] for axis in AXES if (part, axis) in STATED}
+        # The number of distances does not depend on the dimensions.
+        stated.pop("dimensions", None)
+        off = _off(fitted, part, "distances", stated)
         settings |= {(part, axis): values for axis, values in off.settings.items()}
     found = {"vcgmm-tabS1-distances": settings}
     memory = dict(points=1, clusters=0, neighbors=2)
@@ -31,18 +28,18 @@ def evidence(run):
 
 def _off(fitted, part, quantity, stated):
     """Measured exponents less the stated ones, by axis."""
-    mine = fitted[(fitted.part == part) & (fitted.quantity == quantity)].groupby("axis").exponent
-    ours = {axis: mine.get_group(axis).to_numpy() for axis in stated}
+    mine = fitted[(fitted.part == part) & (fitted.quantity == quantity)]
+    by_axis = mine.groupby("axis").exponent
+    ours = {axis: by_axis.get_group(axis).to_numpy() for axis in stated}
     shown = ", ".join(f"{axis} {values.mean():.2f}" for axis, values in ours.items())
-    return Evidence({axis: values - stated[axis] for axis, values in ours.items()}, shown=shown)
+    off = {axis: values - stated[axis] for axis, values in ours.items()}
+    return Evidence(off, shown=shown)
 
 
 def _search_sets(rows, points, clusters, neighbors, dimensions):
-    mine = rows[
-        (rows.axis == "points") & (rows.points == points) & (rows.part == "vc-GMM iteration")
-    ]
+    of_iterations = rows[rows.part == "vc-GMM iteration"]
+    mine = of_iterations[(of_iterations.axis == "points") & (of_iterations.points == points)]
     met = mine[mine.quantity == "distances"].groupby("seed").value.mean() / points
     settings = {"over G²": met / neighbors**2, "over a tenth of C": met / (clusters / 10)}
-    return Evidence(
-        settings, shown=f"{met.mean():.1f} of {clusters:,} clusters, G² = {neighbors**2}"
-    )
+    shown = f"{met.mean():.1f} of {clusters:,} clusters, G² = {neighbors**2}"
+    return Evidence(settings, shown=shown)

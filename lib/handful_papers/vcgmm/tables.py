@@ -9,8 +9,13 @@ from handful_papers.vcgmm import METHODS
 
 BASELINE = "kmeans++"
 KEYS = ["dataset", "clusters", "method", "setting", "size"]
-# how Table 1 calls the methods: the row's name begins with it
-PRINTED = {"kmeans++": "k-means++", "vargmm": "var-GMM-S", "lwcs": "LWCS", "vcgmm": "vc-GMM"}
+# How Table 1 calls the methods: the name of a row begins with it.
+PRINTED = {
+    "kmeans++": "k-means++",
+    "vargmm": "var-GMM-S",
+    "lwcs": "LWCS",
+    "vcgmm": "vc-GMM",
+}
 QUANTITIES = {
     "error": "relative error",
     "time": "speed-up (time)",
@@ -18,12 +23,12 @@ QUANTITIES = {
     "iterations": "EM iterations",
     "share": "coreset+seeding share of time",
 }
-# those of Table 1 that we have
+# The data sets of Table 1 that we have.
 PAPERS_DATA = {"kdd_bio": "KDD", "cod_rna": "RNA", "cifar10": "CIFAR-10"}
-# over coreset sizes
+# Methods that have a curve over coreset sizes.
 CURVES = ("lwcs", "vcgmm", "vcgmm ours")
 DRAWN = ("kmeans++", "afkmc2", "vargmm", *CURVES)
-# per cent: Table 1 shows the coreset size whose error comes closest
+# In per cent: Table 1 shows the coreset size whose error comes closest to it.
 TARGET = 10.0
 
 
@@ -59,15 +64,12 @@ def summarise(rows):
     base = table[table.method == BASELINE].set_index("dataset")
     table["speedup_time"] = table.dataset.map(base.seconds) / table.seconds
     each = rows.dataset.map(base.seconds) / rows.seconds
-    table["speedup_time_sd"] = (
-        each.groupby(
-            [rows[key] for key in KEYS],
-            dropna=False,
-            sort=False,
-        )
-        .std()
-        .to_numpy()
+    by_setting = each.groupby(
+        [rows[key] for key in KEYS],
+        dropna=False,
+        sort=False,
     )
+    table["speedup_time_sd"] = by_setting.std().to_numpy()
     table["speedup_distances"] = table.dataset.map(base.distances) / table.distances
     table["share"] = 100 * table.before / table.seconds
     return table.drop(columns="before")
@@ -93,11 +95,13 @@ def cost_to_reach(curve, eta, *, cost="seconds"):
     float; NaN where its largest coreset ends above that error, or its smallest below
     """
     curve = curve.sort_values("size")
-    # a larger coreset that did worse would not be taken
+    # A larger coreset that did worse would not be taken.
     best = np.minimum.accumulate(curve.eta.to_numpy())
     if not best[-1] - 1e-9 <= eta <= best[0] + 1e-9:
         return np.nan
-    return float(np.exp(np.interp(eta, best[::-1], np.log(curve[cost].to_numpy())[::-1])))
+    log_costs = np.log(curve[cost].to_numpy())
+    # `interp` wants errors that grow.
+    return float(np.exp(np.interp(eta, best[::-1], log_costs[::-1])))
 
 
 def same_error_ratios(
@@ -111,7 +115,8 @@ def same_error_ratios(
     """
 
     def spent(name):
-        curves = rows[(rows.dataset == dataset) & (rows.method == name)].groupby("seed")
+        mine = rows[(rows.dataset == dataset) & (rows.method == name)]
+        curves = mine.groupby("seed")
         if name == BASELINE:
             return curves[cost].first().to_numpy()
         return np.array([cost_to_reach(curve, target, cost=cost) for _, curve in curves])
@@ -129,20 +134,31 @@ def quantities(rows, dataset, method, setting, about=None):
         CPU seconds. A coreset costs a distance a row, AFK-MC2 one a row of it and `chain` a pair of
         clusters, as the textbook counts them
     """
-    part = rows[(rows.dataset == dataset)].assign(setting=rows.setting.fillna("")).set_index("seed")
+    part = rows[rows.dataset == dataset].set_index("seed")
     base = part[part.method == BASELINE]
-    mine = part[(part.method == method) & (part.setting == setting)]
+    mine = part[(part.method == method) & (part.setting.fillna("") == setting)]
     columns = dict(
-        error=mine.eta, time=base.seconds / mine.seconds, distances=base.distances / mine.distances
+        error=mine.eta,
+        time=base.seconds / mine.seconds,
+        distances=base.distances / mine.distances,
+        iterations=mine.iterations,
+        share=_share_of_time(mine) if about is None else _share_of_distances(mine, about),
     )
-    if about is None:
-        share = 100 * (mine.coreset_seconds + mine.seeding_seconds) / mine.seconds
-    else:
-        coreset = mine["size"].notna() * about["rows"]
-        pairs = about["clusters"] * (about["clusters"] - 1) // 2
-        seeding = mine["size"].fillna(about["rows"]) + about["chain"] * pairs
-        share = 100 * (coreset + seeding) / mine.distances
-    return pd.DataFrame(columns | dict(iterations=mine.iterations, share=share)).loc[mine.index]
+    # A seed that k-means++ alone ran with has no line.
+    return pd.DataFrame(columns).loc[mine.index]
+
+
+def _share_of_time(mine):
+    """Per cent of the CPU seconds that coreset and seeding take."""
+    return 100 * (mine.coreset_seconds + mine.seeding_seconds) / mine.seconds
+
+
+def _share_of_distances(mine, about):
+    """Per cent of the distances that coreset and seeding take."""
+    coreset = mine["size"].notna() * about["rows"]
+    pairs = about["clusters"] * (about["clusters"] - 1) // 2
+    seeding = mine["size"].fillna(about["rows"]) + about["chain"] * pairs
+    return 100 * (coreset + seeding) / mine.distances
 
 
 def against_printed(rows, dataset, role, quantity, about=None):
@@ -163,13 +179,9 @@ def against_printed(rows, dataset, role, quantity, about=None):
     found = {}
     for method in ("vargmm", "lwcs", "vcgmm"):
         line = _printed_rows(role, method).loc[quantity]
-        ours = quantities(
-            rows,
-            dataset,
-            method,
-            _printed_setting(line["row"]),
-            about,
-        )[quantity].to_numpy()
+        setting = _printed_setting(line["row"])
+        found_here = quantities(rows, dataset, method, setting, about)
+        ours = found_here[quantity].to_numpy()
         if len(ours) and not line.bound:
             found[method] = ours - line.value if quantity == "error" else ours / line.value
     return found
@@ -185,12 +197,13 @@ def cells(rows):
             lines = _printed_rows(role, method)
             ours = quantities(rows, data, method, _printed_setting(lines["row"].iloc[0]))
             for key, line in lines.iterrows():
-                about = dict(
+                cell = dict(
                     row=line["row"],
                     column=line.column,
                     seed=ours.index,
+                    value=ours[key].to_numpy(),
                 )
-                found.append(pd.DataFrame(about | dict(value=ours[key].to_numpy())))
+                found.append(pd.DataFrame(cell))
     return pd.concat(found, ignore_index=True)
 
 
@@ -205,13 +218,13 @@ def _printed_rows(data_set, method):
     """What Table 1 prints of a method, by the keys of `QUANTITIES`; no rows for a data set that it
     does not have."""
     table = published("vcgmm", "Table 1")
-    mine = table[
-        table.column.str.startswith(f"{data_set} C=") & table["row"].str.startswith(PRINTED[method])
-    ]
+    of_set = table.column.str.startswith(f"{data_set} C=")
+    of_method = table["row"].str.startswith(PRINTED[method])
+    mine = table[of_set & of_method]
+    # "RNA C=200 relative error" is the relative error.
+    named = mine.set_axis(mine.column.str.split(" ", n=2).str[-1])
     keys = {name: key for key, name in QUANTITIES.items()}
-    return mine.set_axis([keys.get(c.split(" ", 2)[-1], c) for c in mine.column]).loc[
-        lambda t: t.index.isin(QUANTITIES)
-    ]
+    return named[named.index.isin(keys)].rename(index=keys)
 
 
 def printed(data_set, method):
@@ -226,7 +239,8 @@ def as_printed(summary, dataset, role, method):
         return nearest_to_target(summary, dataset, method)
     part = summary[(summary.dataset == dataset) & (summary.method == method)]
     if method == "vargmm":
-        part = part[part.setting == _printed_rows(role, method)["row"].iloc[0].split()[-1]]
+        row = _printed_rows(role, method)["row"].iloc[0]
+        part = part[part.setting == row.split()[-1]]
     return part.iloc[0]
 
 
@@ -264,7 +278,7 @@ def table_1(summary, roles):
 
 # Figures -----------------------------------------------------------------------------------------
 
-# per cent: the axis of errors is linear up to here, logarithmic beyond
+# In per cent: the axis of errors is linear up to here, logarithmic beyond.
 LINEAR = 10.0
 
 
@@ -297,42 +311,47 @@ def draw_tradeoff(summary, titles):
         for ax, x in zip(line, ("speedup_distances", "speedup_time", "size")):
             _draw_panel(ax, part, x)
             if x != "size" and dataset in PAPERS_DATA:
-                for method in ("vargmm", "lwcs", "vcgmm"):
-                    theirs = printed(PAPERS_DATA[dataset], method)
-                    look = METHODS.style(
-                        method,
-                        ls="",
-                        mfc="white",
-                        ms=5,
-                    )
-                    ax.plot(
-                        theirs[x.removeprefix("speedup_")],
-                        theirs["error"],
-                        **look | {"label": None},
-                    )
+                _mark_printed(ax, PAPERS_DATA[dataset], x.removeprefix("speedup_"))
         line[0].set_title(title, loc="left", fontweight="bold")
         line[0].set_ylabel("relative error (%)")
-    for ax, label in zip(
-        axes[-1], ("speed-up, distances", "speed-up, CPU time", "coreset size N'")
-    ):
+    labels = ("speed-up, distances", "speed-up, CPU time", "coreset size N'")
+    for ax, label in zip(axes[-1], labels):
         ax.set_xlabel(label)
     legend_below(fig, ncols=4)
     return fig
 
 
+def _mark_printed(ax, role, quantity):
+    """Open marks where Table 1 has the methods that were run."""
+    for method in ("vargmm", "lwcs", "vcgmm"):
+        theirs = printed(role, method)
+        look = METHODS.style(
+            method,
+            ls="",
+            mfc="white",
+            ms=5,
+            label=None,
+        )
+        ax.plot(theirs[quantity], theirs["error"], **look)
+
+
 def _draw_panel(ax, part, x):
     ax.axhline(0, color="#222222", lw=0.6, zorder=1)
-    for method in (m for m in METHODS if m in DRAWN and m in set(part.method)):
-        if method in CURVES:
+    shown = set(DRAWN) & set(part.method)
+    for method in METHODS:
+        if method in shown and method in CURVES:
             _draw_curve(ax, part, method, x, "eta")
-        elif x != "size" and (mine := part[part.method == method].sort_values(x))[x].notna().all():
-            ax.plot(mine[x], mine.eta, **METHODS.style(method))
+        elif method in shown and x != "size":
+            mine = part[part.method == method].sort_values(x)
+            if mine[x].notna().all():
+                ax.plot(mine[x], mine.eta, **METHODS.style(method))
     ax.set_xscale("log")
     ax.set_yscale("symlog", linthresh=LINEAR, linscale=1.0)
+    least = part.eta.min()
     top = max(LINEAR, part.eta.max())
-    marks = [m for m in (-5, 0, 5, 10, 30, 100, 300, 1000) if part.eta.min() - 1 <= m <= 1.2 * top]
+    marks = [m for m in (-5, 0, 5, 10, 30, 100, 300, 1000) if least - 1 <= m <= 1.2 * top]
     ax.set_yticks(marks, [str(m) for m in marks])
-    ax.set_ylim(min(-2.0, part.eta.min() - 1.5), 1.5 * top)
+    ax.set_ylim(min(-2.0, least - 1.5), 1.5 * top)
     ax.minorticks_off()
     if x == "size":
         _mark_sizes(ax, part)
@@ -347,9 +366,13 @@ def _draw_curve(ax, part, method, x, y):
     if (mine.n_seeds > 1).all():
         low = mine[y] - mine[f"{y}_sem"]
         high = mine[y] + mine[f"{y}_sem"]
-        ax.fill_between(
-            mine[x], low, high, color=look["color"], alpha=0.2, lw=0, zorder=look["zorder"] - 1
+        under = dict(
+            color=look["color"],
+            alpha=0.2,
+            lw=0,
+            zorder=look["zorder"] - 1,
         )
+        ax.fill_between(mine[x], low, high, **under)
 
 
 def _mark_sizes(ax, part):

@@ -35,9 +35,8 @@ def cartpole_step(state, action):
     cosine = np.cos(angle)
     sine = np.sin(angle)
     pushed = (force + _POLE_MASS * _HALF_LENGTH * turning**2 * sine) / _TOTAL_MASS
-    turning_rate = (_GRAVITY * sine - cosine * pushed) / (
-        _HALF_LENGTH * (4.0 / 3.0 - _POLE_MASS * cosine**2 / _TOTAL_MASS)
-    )
+    inertia = _HALF_LENGTH * (4.0 / 3.0 - _POLE_MASS * cosine**2 / _TOTAL_MASS)
+    turning_rate = (_GRAVITY * sine - cosine * pushed) / inertia
     acceleration = pushed - _POLE_MASS * _HALF_LENGTH * turning_rate * cosine / _TOTAL_MASS
     state[0] = x + _TIME_STEP * speed
     state[1] = speed + _TIME_STEP * acceleration
@@ -206,7 +205,14 @@ def train(
                     rate,
                 )
                 slope[:] = 0
-                if learns and batch_gradient(rows, r, sizes, memory, scale, slope):
+                if learns and batch_gradient(
+                    rows,
+                    r,
+                    sizes,
+                    memory,
+                    scale,
+                    slope,
+                ):
                     newton_step(w, H, slope, beta, gamma)
                 set_leaves(tree, indices, (sizes.reshape(-1, 1) + epsilons) ** alphas)
                 if updates % sync == 0:

@@ -6,12 +6,12 @@ from handful_papers.vrm.regression import steps_to_accuracy
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     run.facts.update(steps=int(run.rows.step.max()))
-    first, kept = (
-        steps_to_accuracy(run.rows, run.parameters["accuracy_level"], kept=kept)
-        for kept in (False, True)
-    )
+    level = run.parameters["accuracy_level"]
+    first = steps_to_accuracy(run.rows, level, kept=False)
+    kept = steps_to_accuracy(run.rows, level, kept=True)
     weights = run.rows.dropna(subset="weight uniform").set_index("seed")
-    outer = weights[[f"weight blob {b}" for b in (1, 2, 5, 6)]].max(axis=1)
+    outer_blobs = [f"weight blob {b}" for b in (1, 2, 5, 6)]
+    outer = weights[outer_blobs].max(axis=1)
     lead = {f"blob {b}": weights[f"weight blob {b}"] - outer for b in (3, 4)}
     return {
         "vrm-fig02-blob-weights": lead,

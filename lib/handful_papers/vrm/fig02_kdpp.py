@@ -9,7 +9,7 @@ def evidence(run):
     found = speed_ups(run.rows)
     vrm = found.loc["vrm"]
     lean = found.loc[LEAN]
-    # a run that never comes down counts as if its last step did
+    # A run that never comes down counts as if its last step did.
     gain = vrm.in_steps.where(vrm.in_steps > 0, 1.0)
     return {
         "vrm-fig02-kdpp-iterations": {"": gain},

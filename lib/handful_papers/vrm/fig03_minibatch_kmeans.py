@@ -40,11 +40,11 @@ def split(X, *, rng, n_pca=None):
         return train, test
     if n_pca is not None:
         pca = PCA(n_pca, random_state=0).fit(train)
-        return np.ascontiguousarray(pca.transform(train)), np.ascontiguousarray(pca.transform(test))
+        return tuple(np.ascontiguousarray(pca.transform(part)) for part in (train, test))
     mean = train.mean(axis=0)
     scale = train.std(axis=0)
     varies = scale > 0
-    return ((a[:, varies] - mean[varies]) / scale[varies] for a in (train, test))
+    return tuple((part[:, varies] - mean[varies]) / scale[varies] for part in (train, test))
 
 
 def loss(X, centres):
@@ -56,21 +56,35 @@ def start(X, n_clusters, *, seed):
     """k-means++ centres (Arthur and Vassilvitskii 2007) on all of `X`, and what Lloyd's algorithm
     makes of them."""
     centres, _ = kmeans_plusplus(X, n_clusters, random_state=seed, n_local_trials=1)
-    return centres, KMeans(
+    lloyd = KMeans(
         n_clusters,
         init=centres,
         n_init=1,
         max_iter=100,
-    ).fit(X).cluster_centers_
+    ).fit(X)
+    return centres, lloyd.cluster_centers_
 
 
-def make_sampler(method, X, *, batch_size, n_components, rng, **options):
+def make_sampler(
+    method,
+    X,
+    *,
+    batch_size,
+    n_components,
+    rng,
+    **options,
+):
     """One of `METHODS` over the rows of `X`; the mixtures have `n_components`, the uniform one
     included."""
     if method == "uniform":
         return UniformSampler(len(X), batch_size=batch_size, random_state=rng)
     if method == "vrb":
-        return BanditSampler(len(X), batch_size=batch_size, random_state=rng, **options)
+        return BanditSampler(
+            len(X),
+            batch_size=batch_size,
+            random_state=rng,
+            **options,
+        )
     p = distance_components(X, n_components - 1, random_state=rng)
     kind = MixtureSampler if method == "vrm" else FixedMixture
     return kind(p, batch_size=batch_size, random_state=rng, **options)
@@ -111,7 +125,8 @@ def run(
         method, X, batch_size=batch_size, n_components=n_components, rng=rng, **options
     )
     seconds = time.process_time() - begin
-    centres, counts = centres.copy(), np.zeros(len(centres))
+    centres = centres.copy()
+    counts = np.zeros(len(centres))
     rows = []
     done = 0
     for stop in record_at:
@@ -121,13 +136,12 @@ def run(
             sampler.update(kmeans_step(X[indices], weights, centres, counts))
         seconds += time.process_time() - begin
         done = stop
-        rows.append(
-            dict(
-                step=stop,
-                seconds=seconds,
-                error=loss(X_test, centres) / reference - 1,
-            )
+        row = dict(
+            step=stop,
+            seconds=seconds,
+            error=loss(X_test, centres) / reference - 1,
         )
+        rows.append(row)
     return rows, sampler
 
 
@@ -137,13 +151,8 @@ def read_rows(name, n_max, *, seed):
     data = load(name)
     X = data.X if data.X_test is None else np.concatenate([data.X, data.X_test])
     if len(X) > n_max:
-        X = X[
-            np.random.default_rng(seed).choice(
-                len(X),
-                size=n_max,
-                replace=False,
-            )
-        ]
+        rng = np.random.default_rng(seed)
+        X = X[rng.choice(len(X), size=n_max, replace=False)]
     return data, X
 
 
@@ -170,8 +179,9 @@ def tuned(
     held_out, X = np.split(X[order], [len(X) // 5])
     centres, _ = kmeans_plusplus(X, n_clusters, random_state=seed, n_local_trials=1)
     tried = [dict(zip(grid, values)) for values in product(*grid.values())]
-    losses = [
-        run(
+    losses = []
+    for options in tried:
+        rows, _ = run(
             method,
             X,
             held_out,
@@ -181,9 +191,8 @@ def tuned(
             rng=np.random.default_rng([seed, 2]),
             **common,
             **options,
-        )[0][-1]["error"]
-        for options in tried
-    ]
+        )
+        losses.append(rows[-1]["error"])
     return tried[int(np.argmin(losses))]
 
 
@@ -225,25 +234,19 @@ def start_rows(
         rng=np.random.default_rng(seed),
         n_pca=pca.get(dataset),
     )
-    c = concentration(
-        distance_components(X, n_components - 1, random_state=np.random.default_rng(seed))
-    )
+    rng = np.random.default_rng(seed)
+    c = concentration(distance_components(X, n_components - 1, random_state=rng))
     centres, batch_centres = start(X, n_clusters, seed=seed)
     reference = loss(X_test, batch_centres)
     rows = []
     common = dict(batch_size=batch_size, n_components=n_components)
-    options = {
-        m: tuned(
-            m,
-            X,
-            grid=grid,
-            n_clusters=n_clusters,
-            n_steps=n_steps,
-            seed=seed,
-            **common,
-        )
-        for m, grid in grids.items()
-    }
+    of_tuning = dict(
+        n_clusters=n_clusters,
+        n_steps=n_steps,
+        seed=seed,
+        **common,
+    )
+    options = {method: tuned(method, X, grid=grid, **of_tuning) for method, grid in grids.items()}
     common["record_at"] = records(n_steps)
     for r in range(n_runs):
         for method in METHODS:
@@ -259,24 +262,18 @@ def start_rows(
                 **common,
                 **own,
             )
-            weight = sampler.mixture_weights[-1] if method == "vrm" else np.nan
             ids = dict(
                 dataset=dataset,
                 method=method,
                 start=seed,
                 seed=(seed - first) * n_runs + r,
             )
-            chosen = " ".join(f"{name}={value:g}" for name, value in own.items())
-            rows += [
-                ids
-                | row
-                | dict(
-                    c=c,
-                    uniform_weight=weight,
-                    tuned=chosen,
-                )
-                for row in new
-            ]
+            about = dict(
+                c=c,
+                uniform_weight=sampler.mixture_weights[-1] if method == "vrm" else np.nan,
+                tuned=" ".join(f"{name}={value:g}" for name, value in own.items()),
+            )
+            rows += [ids | row | about for row in new]
     return rows
 
 
@@ -287,40 +284,40 @@ def records(n_steps):
 
 # --- which numbers decide the claims
 
-# of MNIST; the paper does not name its features
+# Of MNIST; the paper does not name its features.
 PCA_OF_OURS = "its first principal components"
 
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    starts = (
-        run.rows.groupby(["dataset", "method", "start", "step"])[["error", "seconds"]]
-        .mean()
-        .reset_index()
-    )
-    last, first = (starts[starts.step == step] for step in (starts.step.max(), starts.step.min()))
-    mnist = last.dataset == "mnist"
+    by_start = run.rows.groupby(["dataset", "method", "start", "step"])
+    starts = by_start[["error", "seconds"]].mean().reset_index()
+    last = starts[starts.step == starts.step.max()]
+    first = starts[starts.step == starts.step.min()]
     run.facts.update(tuned=int("vrm" in run.parameters.get("grids", {})))
     run.facts.update(mnist_rows=run.facts.get("rows", {}).get("mnist", 0))
-    c = run.facts.get("c") or {
-        d: [value] for d, value in run.rows.groupby("dataset").c.first().items()
-    }
-    gains = _gains(
-        last[~last.dataset.isin(run.parameters.get("unchanged", ["digits", "mnist"]))],
-        ["uniform", "vrb"],
-    )
-    lost = Evidence(lacks="MNIST is not among the data of this run")
-    return {
-        "vrm-fig03-ends-best": gains,
-        "vrm-fig03-no-gain": _gains(last[mnist], "uniform") if mnist.any() else lost,
+    first_c = run.rows.groupby("dataset").c.first()
+    c = run.facts.get("c") or {dataset: [value] for dataset, value in first_c.items()}
+    unchanged = run.parameters.get("unchanged", ["digits", "mnist"])
+    found = {
+        "vrm-fig03-ends-best": _gains(last[~last.dataset.isin(unchanged)], ["uniform", "vrb"]),
         "vrm-fig03-setup": paired_differences(
-            first, a="vrm", b="uniform", value="seconds", by="dataset", seed="start"
+            first,
+            a="vrm",
+            b="uniform",
+            value="seconds",
+            by="dataset",
+            seed="start",
         ),
-        "vrm-tab01-c": Evidence({"": c["mnist"]}, facts={"data_features": PCA_OF_OURS})
-        if mnist.any()
-        else lost,
         "vrm-tab01-c-below-50": c,
     }
+    mnist = last[last.dataset == "mnist"]
+    if mnist.empty:
+        lost = Evidence(lacks="MNIST is not among the data of this run")
+        return found | dict.fromkeys(("vrm-fig03-no-gain", "vrm-tab01-c"), lost)
+    found["vrm-fig03-no-gain"] = _gains(mnist, "uniform")
+    found["vrm-tab01-c"] = Evidence({"": c["mnist"]}, facts={"data_features": PCA_OF_OURS})
+    return found
 
 
 def _gains(rows, others):

@@ -8,7 +8,7 @@ from handful.sampling.tree import build_tree
 
 from handful_papers.vrm.cartpole import n_parameters, train
 
-# more than the steps of 200 episodes' first 80; the oldest transitions are overwritten
+# More than the steps of the first 80 of 200 episodes; the oldest transitions are overwritten.
 CAPACITY = 16384
 
 # The text gives no network, optimiser, buffer or exploration: these are ours, the same for every
@@ -33,7 +33,7 @@ def arm_name(alpha, eps):
 
 COMPONENTS = (*(arm_name(*pair) for pair in GRID), "uniform")
 ARMS = ("uniform", *COMPONENTS[:-1], "equal mixture", "vrm")
-# whose mean is kept
+# The mean of so many episodes is kept.
 EPISODES = 5
 
 
@@ -46,11 +46,7 @@ def run(arm, seed, *, n_episodes):
     weights : array, shape (n_episodes, k), mixture weights after each episode, the uniform
         component's last
     """
-    pairs = (
-        GRID
-        if arm in ("vrm", "equal mixture")
-        else [p for p in GRID if arm_name(*p) == arm] or GRID[:1]
-    )
+    pairs = _pairs_of(arm)
     alphas, epsilons = map(np.array, zip(*pairs))
     learner = NewtonLearner(
         len(pairs) + 1,
@@ -61,13 +57,7 @@ def run(arm, seed, *, n_episodes):
     if len(pairs) == 1:
         learner.w[:] = (0.0, 1.0) if arm == "uniform" else (1.0, 0.0)
     hidden = AGENT["hidden"]
-    theta = np.random.default_rng([seed, 1]).normal(size=n_parameters(hidden)).astype(np.float32)
-    bounds = np.cumsum([0, 4 * hidden, hidden, hidden**2, hidden, 2 * hidden, 2])
-    for start, stop, scale in zip(
-        bounds, bounds[1:], (0.5**0.5, 0, (2 / hidden) ** 0.5, 0, hidden**-0.5, 0)
-    ):
-        # He et al. (2015)
-        theta[start:stop] *= scale
+    theta = _first_parameters(hidden, np.random.default_rng([seed, 1]))
     rewards = np.zeros(n_episodes)
     weights = np.zeros((n_episodes, len(pairs) + 1))
     train(
@@ -83,6 +73,27 @@ def run(arm, seed, *, n_episodes):
         weights,
     )
     return rewards, weights
+
+
+def _pairs_of(arm):
+    """The (alpha, eps) of an arm's components but the uniform one."""
+    if arm in ("vrm", "equal mixture"):
+        return GRID
+    # An arm that is uniform alone has a component without weight beside it.
+    return [pair for pair in GRID if arm_name(*pair) == arm] or GRID[:1]
+
+
+def _first_parameters(hidden, rng):
+    """Random weights of the network's three layers, scaled as He et al. (2015) do, and biases of
+    zero."""
+    theta = rng.normal(size=n_parameters(hidden)).astype(np.float32)
+    lengths = [4 * hidden, hidden, hidden**2, hidden, 2 * hidden, 2]
+    scales = [0.5**0.5, 0, (2 / hidden) ** 0.5, 0, hidden**-0.5, 0]
+    start = 0
+    for length, scale in zip(lengths, scales):
+        theta[start : start + length] *= scale
+        start += length
+    return theta
 
 
 def arm_rows(method, seed, *, n_episodes):
@@ -104,16 +115,16 @@ def arm_rows(method, seed, *, n_episodes):
             reward=round(rewards[last - EPISODES : last].mean(), 4),
         )
         if method == "vrm":
-            row |= {f"weight {name}": round(w, 4) for name, w in zip(COMPONENTS, weights[last - 1])}
+            now = zip(COMPONENTS, weights[last - 1])
+            row |= {f"weight {name}": round(w, 4) for name, w in now}
         rows.append(row)
     return rows
 
 
 def early_weights(rows):
     """VRM's mixture weights after a quarter of the episodes, means over seeds, by component."""
-    learned = rows[
-        (rows.method == "vrm") & (rows.episode <= max(rows.episode.max() // 4, EPISODES))
-    ]
+    until = max(rows.episode.max() // 4, EPISODES)
+    learned = rows[(rows.method == "vrm") & (rows.episode <= until)]
     last = learned[learned.episode == learned.episode.max()]
     return last[[f"weight {name}" for name in COMPONENTS]].mean().set_axis(list(COMPONENTS))
 
@@ -126,5 +137,12 @@ def evidence(run):
     total = run.rows.groupby(["method", "seed"]).reward.mean().unstack("method")
     favourite = early_weights(run.rows).idxmax()
     run.facts.update(episodes=int(run.rows.episode.max()))
-    methods = {"vrm-fig04-finds-best": favourite, "vrm-fig04-loses-nothing": "vrm"}
-    return {id: {c: total[m] - total[c] for c in COMPONENTS if c != m} for id, m in methods.items()}
+    return {
+        "vrm-fig04-finds-best": _leads(total, favourite),
+        "vrm-fig04-loses-nothing": _leads(total, "vrm"),
+    }
+
+
+def _leads(total, method):
+    """What a method earns more than each single component but itself."""
+    return {one: total[method] - total[one] for one in COMPONENTS if one != method}

@@ -15,12 +15,14 @@ def mixture_cost(w, probabilities, losses):
     probabilities : array, shape (k, n)
     losses : array, shape (n,)
     """
-    return float((losses**2 / (w @ probabilities)).sum() / losses.size**2)
+    mixed = w @ probabilities
+    return float((losses**2 / mixed).sum() / losses.size**2)
 
 
 def mixture_cost_gradient(w, probabilities, losses):
     """Gradient of `mixture_cost` in w, shape (k,): -(1/n^2) sum_i l(i)^2 p(i) / <w, p(i)>^2."""
-    return -(probabilities @ (losses**2 / (w @ probabilities) ** 2)) / losses.size**2
+    mixed = w @ probabilities
+    return -(probabilities @ (losses**2 / mixed**2)) / losses.size**2
 
 
 def concentration(probabilities):
@@ -116,5 +118,6 @@ class FullInformation:
         self._rounds = self._rounds + 1
         if cost > 0:
             unit = self._scale or self._costs / self._rounds
-            self._learner.gradient_step(mixture_cost_gradient(w, self.probabilities, losses) / unit)
+            slope = mixture_cost_gradient(w, self.probabilities, losses)
+            self._learner.gradient_step(slope / unit)
         return cost

@@ -10,12 +10,12 @@ from handful.sampling import KDPP, FixedMixture, MixtureSampler, UniformSampler,
 from handful_papers.vrm.sets import SetMixture, UniformSubsets
 from handful_papers.vrm.sgd import linear_sgd
 
-# from left to right
+# The components of the blobs from left to right.
 BLOB_PARTS = (*(f"blob {b}" for b in range(1, 7)), "uniform")
 KDPP_ARMS = ("uniform", "equal mixture", "vrm", "vrm, no truncation")
-# for seconds: independent rows, without what draws sets and knows their probabilities
+# An arm for seconds: independent rows, without what draws sets and knows their probabilities.
 LEAN = "uniform, lean"
-# λ of each kernel XX' + λ I
+# λ of each kernel XX' + λ I.
 RIDGES = (1.0, 10.0, 100.0)
 KDPP_PARTS = (*(f"λ = {ridge:g}" for ridge in RIDGES), "uniform")
 
@@ -33,9 +33,11 @@ def make_blobs(n, *, rng):
     blob : int array, shape (n,), 0..5 from left to right
     """
     blob = np.arange(n) % 6
-    centres = np.c_[8.0 * np.arange(6) - 20, 8.0 - 4.0 * np.arange(6)]
+    place = np.arange(6)
+    centres = np.column_stack([8.0 * place - 20, 8.0 - 4.0 * place])
     X = centres[blob] + rng.normal(scale=1.2, size=(n, 2)) + 100.0
-    return np.c_[X, np.ones(n)], np.where(blob < 3, -1.0, 1.0), blob
+    y = np.where(blob < 3, -1.0, 1.0)
+    return np.column_stack([X, np.ones(n)]), y, blob
 
 
 def blobs_run(
@@ -65,21 +67,27 @@ def blobs_run(
     if method == "uniform":
         sampler = UniformSampler(len(X), **options)
     else:
-        sampler = {"equal mixture": FixedMixture, "vrm": MixtureSampler}[method](
-            group_components(blob), **options
-        )
+        kind = FixedMixture if method == "equal mixture" else MixtureSampler
+        sampler = kind(group_components(blob), **options)
     _, path = linear_sgd(
-        X, y, sampler, loss="hinge", learning_rate=0.01, n_steps=n_steps, record_at=record_at
+        X,
+        y,
+        sampler,
+        loss="hinge",
+        learning_rate=0.01,
+        n_steps=n_steps,
+        record_at=record_at,
     )
-    rows = [
-        dict(
+    rows = []
+    for step, coef in zip(sorted(record_at), path):
+        right = np.sign(X @ coef) == y
+        row = dict(
             method=method,
             seed=seed,
             step=step,
-            accuracy=100 * float((np.sign(X @ coef) == y).mean()),
+            accuracy=100 * float(right.mean()),
         )
-        for step, coef in zip(sorted(record_at), path)
-    ]
+        rows.append(row)
     return rows, getattr(sampler, "mixture_weights", None)
 
 
@@ -93,10 +101,16 @@ def blob_rows(method, seed, *, n, n_steps, accuracy_level):
         uniform"
     """
     data = make_blobs(n, rng=np.random.default_rng(seed))
+    record_at = _records(n_steps)
     rows, weights = blobs_run(
-        *data, method, n_steps=n_steps, seed=seed, record_at=_records(n_steps)
+        *data,
+        method,
+        n_steps=n_steps,
+        seed=seed,
+        record_at=record_at,
     )
-    rows = [row | dict(reached=100.0 * (row["accuracy"] >= accuracy_level)) for row in rows]
+    for row in rows:
+        row["reached"] = 100.0 * (row["accuracy"] >= accuracy_level)
     if method == "vrm":
         rows[-1] |= {f"weight {part}": w for part, w in zip(BLOB_PARTS, weights)}
     return rows
@@ -114,9 +128,9 @@ def steps_to_accuracy(rows, level, *, kept):
     for (method, seed), run in rows.groupby(["method", "seed"]):
         steps = run.step.to_numpy()
         accuracies = run.accuracy.to_numpy()
-        found[seed, method] = settled_at(
-            steps, accuracies if kept else np.maximum.accumulate(accuracies), level
-        )
+        if not kept:
+            accuracies = np.maximum.accumulate(accuracies)
+        found[seed, method] = settled_at(steps, accuracies, level)
     return pd.Series(found).clip(upper=rows.step.max()).unstack()
 
 
@@ -126,13 +140,17 @@ def make_regression(n, d, *, rng, n_outliers=10):
     Feature means are uniform on 0..1 and standard deviations on 0..10, as in the notebook of the
     authors' code for VRB; coefficients have variance 25, the noise variance one.
     """
-    X = rng.random(d) + 10 * rng.random(d) * rng.normal(size=(n, d))
+    means = rng.random(d)
+    deviations = 10 * rng.random(d)
+    X = means + deviations * rng.normal(size=(n, d))
     X[rng.choice(n, size=n_outliers, replace=False)] *= 10
-    return X, X @ rng.normal(scale=5.0, size=d) + rng.normal(size=n)
+    coef = rng.normal(scale=5.0, size=d)
+    return X, X @ coef + rng.normal(size=n)
 
 
 def _records(n_steps):
-    return np.unique(np.geomspace(10, n_steps, 60).astype(int)).tolist()
+    steps = np.geomspace(10, n_steps, 60).astype(int)
+    return np.unique(steps).tolist()
 
 
 def kdpp_run(
@@ -173,24 +191,38 @@ def kdpp_run(
         truncation=truncation,
         record_at=record_at,
     )
-    _, path = linear_sgd(X, y, sampler, loss="squared", **options)
+    _, path = linear_sgd(
+        X,
+        y,
+        sampler,
+        loss="squared",
+        **options,
+    )
     seconds = time.process_time() - begin
     rows = []
     for at, coef in zip(sorted(record_at), path):
         mse = float(((X @ coef - y) ** 2).mean())
-        rows.append(
-            dict(
-                method=method,
-                seed=seed,
-                step=at,
-                mse=mse,
-                seconds=seconds * at / n_steps,
-            )
+        row = dict(
+            method=method,
+            seed=seed,
+            step=at,
+            mse=mse,
+            seconds=seconds * at / n_steps,
         )
-    return rows, sampler.mixture_weights if method in ("equal mixture", "vrm") else None
+        rows.append(row)
+    mixes = method in ("equal mixture", "vrm")
+    return rows, sampler.mixture_weights if mixes else None
 
 
-def kdpp_rows(method, seed, *, n, d, batch_size, epochs):
+def kdpp_rows(
+    method,
+    seed,
+    *,
+    n,
+    d,
+    batch_size,
+    epochs,
+):
     """One arm of Figure 2 (right) with one seed, which also draws the data: a task of the sweep.
 
     Parameters
@@ -205,22 +237,19 @@ def kdpp_rows(method, seed, *, n, d, batch_size, epochs):
     X, y = make_regression(n, d, rng=np.random.default_rng(seed))
     n_steps = epochs * n // batch_size
     kind = method.removesuffix(", no truncation")
-    options = dict(
-        n_steps=n_steps, record_at=_records(n_steps), truncation=0.2 if kind == method else 0.0
-    )
     rows, weights = kdpp_run(
         X,
         y,
         kind,
         batch_size=batch_size,
         seed=seed,
-        **options,
+        n_steps=n_steps,
+        record_at=_records(n_steps),
+        truncation=0.2 if kind == method else 0.0,
     )
-    learned = (
-        {}
-        if weights is None or kind != "vrm"
-        else {f"weight {p}": w for p, w in zip(KDPP_PARTS, weights)}
-    )
+    learned = {}
+    if kind == "vrm":
+        learned = {f"weight {part}": w for part, w in zip(KDPP_PARTS, weights)}
     return [row | dict(method=method) | learned for row in rows]
 
 
@@ -238,19 +267,19 @@ def speed_ups(rows):
         never gets there; the last one against the seconds of `LEAN` steps), microseconds a step
     """
     found = {}
-    (first, *_) = KDPP_ARMS
-    step_seconds = rows.groupby(["seed", "method"]).agg({"seconds": "last", "step": "last"})
-    step_seconds = step_seconds.seconds / step_seconds.step
+    first = KDPP_ARMS[0]
+    last = rows.groupby(["seed", "method"]).agg({"seconds": "last", "step": "last"})
+    step_seconds = last.seconds / last.step
     for (seed, method), run in rows.groupby(["seed", "method"], sort=False):
         base = rows[(rows.seed == seed) & (rows.method == first)]
         steps = steps_to_reach(run.step.to_numpy(), run.mse.to_numpy(), base.mse.iloc[-1])
         gain = base.step.iloc[-1] / steps
         a_step = step_seconds[seed, method]
-        in_time, in_time_lean = (
-            gain * step_seconds[seed, other] / a_step for other in (first, LEAN)
-        )
         found[method, seed] = dict(
-            in_steps=gain, in_time=in_time, in_time_lean=in_time_lean, microseconds=1e6 * a_step
+            in_steps=gain,
+            in_time=gain * step_seconds[seed, first] / a_step,
+            in_time_lean=gain * step_seconds[seed, LEAN] / a_step,
+            microseconds=1e6 * a_step,
         )
     return pd.DataFrame(found).T.rename_axis(["method", "seed"])
 
@@ -261,7 +290,8 @@ def settled_at(steps, accuracies, level):
     short = np.flatnonzero(np.asarray(accuracies) < level)
     if len(short) == 0:
         return float(steps[0])
-    return float(steps[short[-1] + 1]) if short[-1] + 1 < len(steps) else np.inf
+    next_record = short[-1] + 1
+    return float(steps[next_record]) if next_record < len(steps) else np.inf
 
 
 def steps_to_reach(steps, errors, level):
@@ -278,5 +308,6 @@ def steps_to_reach(steps, errors, level):
     i = int(below[0])
     if i == 0:
         return float(steps[0])
-    share = np.log(errors[i - 1] / level) / np.log(errors[i - 1] / errors[i])
+    before = errors[i - 1]
+    share = np.log(before / level) / np.log(before / errors[i])
     return float(steps[i - 1] * (steps[i] / steps[i - 1]) ** share)

@@ -22,7 +22,8 @@ def problem():
     probabilities (4, n)."""
     groups = np.repeat(np.arange(len(GROUP_SIZES)), GROUP_SIZES)
     components = group_components(groups, leak=0.01)
-    return groups, np.vstack([components, np.full(len(groups), 1 / len(groups))])
+    uniform = np.full(len(groups), 1 / len(groups))
+    return groups, np.vstack([components, uniform])
 
 
 def best_in_hindsight(probabilities, squares):
@@ -55,11 +56,19 @@ def best_in_hindsight(probabilities, squares):
         ),
         options=dict(ftol=1e-14, maxiter=500),
     )
-    w = np.maximum(result.x, 0) / np.maximum(result.x, 0).sum()
+    w = np.maximum(result.x, 0)
+    w /= w.sum()
     return scale * mixture_cost(w, probabilities, losses), w
 
 
-def regret(feedback, adversary, horizon, *, seed, settings=None):
+def regret(
+    feedback,
+    adversary,
+    horizon,
+    *,
+    seed,
+    settings=None,
+):
     """Regret_T of one run: cost of the learner's mixtures less that of the best fixed one, both
     over n^2.
 
@@ -83,7 +92,8 @@ def regret(feedback, adversary, horizon, *, seed, settings=None):
     groups, p = problem()
     k, n = p.shape
     if settings is None:
-        settings = theory_settings(k, horizon, c=concentration(p) if feedback == "bandit" else None)
+        c = concentration(p) if feedback == "bandit" else None
+        settings = theory_settings(k, horizon, c=c)
     if feedback == "full":
         learner = FullInformation(p, scale=n**2, **settings)
     else:
@@ -117,15 +127,16 @@ def regret(feedback, adversary, horizon, *, seed, settings=None):
             indices, _ = learner.sample()
             learner.update(losses[indices])
     best, _ = best_in_hindsight(p, counts @ patterns**2)
-    fixed = float(
-        sum(c * mixture_cost(np.full(k, 1 / k), p, losses) for c, losses in zip(counts, patterns))
-    )
+    equal = np.full(k, 1 / k)
+    fixed = sum(n_hits * mixture_cost(equal, p, losses) for n_hits, losses in zip(counts, patterns))
+    fixed = float(fixed)
     return dict(regret=cost - best, cost=cost, fixed=fixed - best)
 
 
 def theorem_4_bound(k, horizon, bound=1.0):
     """5 L k^(1/2) T^(2/3) log^(1/3) T, the regret that Theorem 4 allows."""
-    return 5 * bound * np.sqrt(k) * horizon ** (2 / 3) * np.log(horizon) ** (1 / 3)
+    in_rounds = horizon ** (2 / 3) * np.log(horizon) ** (1 / 3)
+    return 5 * bound * np.sqrt(k) * in_rounds
 
 
 def fitted_exponent(horizons, regrets):
@@ -133,32 +144,30 @@ def fitted_exponent(horizons, regrets):
     return float(np.polyfit(np.log(horizons), np.log(regrets), 1)[0])
 
 
-# as `regret` takes them
+# The settings of the learners, as `regret` takes them.
 SETTINGS = {
     "theorem": None,
-    "default": dict(
-        beta=0.5,
-        gamma=0.01,
-        eps=1000.0,
-    ),
+    "default": dict(beta=0.5, gamma=0.01, eps=1000.0),
 }
 
 
 def regret_rows(feedback, adversary, settings, horizon, seed):
     """The row of `regret` for one game; `settings` is a key of `SETTINGS`: a task of the sweep."""
-    ids = dict(
-        feedback=feedback, adversary=adversary, settings=settings, horizon=horizon, seed=seed
+    row = dict(
+        feedback=feedback,
+        adversary=adversary,
+        settings=settings,
+        horizon=horizon,
+        seed=seed,
     )
-    return [
-        ids
-        | regret(
-            feedback,
-            adversary,
-            horizon,
-            seed=seed,
-            settings=SETTINGS[settings],
-        )
-    ]
+    row |= regret(
+        feedback,
+        adversary,
+        horizon,
+        seed=seed,
+        settings=SETTINGS[settings],
+    )
+    return [row]
 
 
 def exponents_by_seed(rows):
@@ -175,14 +184,12 @@ def evidence(run):
     fits = exponents_by_seed(run.rows)
     found = {}
     for feedback in ("full", "bandit"):
-        mine = fits[feedback, "theorem"]
+        by_adversary = fits[feedback, "theorem"].groupby("adversary")
         found[f"vrm-regret-{feedback}"] = {
-            a: group.to_numpy() for a, group in mine.groupby("adversary")
+            adversary: group.to_numpy() for adversary, group in by_adversary
         }
     full = run.rows[(run.rows.feedback == "full") & (run.rows.settings == "theorem")]
-    shares = np.array([r.regret / theorem_4_bound(4, r.horizon) for r in full.itertuples()])
-    return found | {
-        "vrm-regret-bound": Evidence(
-            {"full information": 1 - shares}, shown=float(1 - shares.max())
-        )
-    }
+    shares = np.array([row.regret / theorem_4_bound(4, row.horizon) for row in full.itertuples()])
+    unused = 1 - shares
+    found["vrm-regret-bound"] = Evidence({"full information": unused}, shown=float(unused.min()))
+    return found

@@ -16,14 +16,13 @@ class UniformSubsets:
 
     def sample(self, rng):
         """One set, int array of shape (k,), ascending."""
-        return np.sort(
-            rng.choice(
-                self.n,
-                size=self.k,
-                replace=False,
-                shuffle=False,
-            )
+        chosen = rng.choice(
+            self.n,
+            size=self.k,
+            replace=False,
+            shuffle=False,
         )
+        return np.sort(chosen)
 
     def log_prob(self, indices):
         """log probability of any set of k distinct points: minus log of n choose k."""
@@ -64,8 +63,9 @@ class SetMixture(Stateful):
         self.batch_size = k
         self.learn = learn
         self.rng = np.random.default_rng(random_state)
-        # of the set drawn last
-        self._row = self._weight = None
+        # Both are of the set drawn last.
+        self._row = None
+        self._weight = None
         self._learner = NewtonLearner(
             len(self.components),
             beta=beta,
@@ -81,14 +81,13 @@ class SetMixture(Stateful):
     def sample(self):
         """Draw a set: its points and their weights, both of shape (k,)."""
         w = self._learner.w
-        component = min(
-            int(np.searchsorted(np.cumsum(w), self.rng.random(), side="right")), len(w) - 1
-        )
-        indices = self.components[component].sample(self.rng)
-        logs = np.array([c.log_prob(indices) for c in self.components]) - self.components[
-            -1
-        ].log_prob(indices)
-        # N p_j; larger ratios would overflow when squared
+        drawn = int(np.searchsorted(np.cumsum(w), self.rng.random(), side="right"))
+        # The cumulated weights may end just below one.
+        component = self.components[min(drawn, len(w) - 1)]
+        indices = component.sample(self.rng)
+        logs = np.array([one.log_prob(indices) for one in self.components])
+        logs -= self.components[-1].log_prob(indices)
+        # N p_j; larger ratios would overflow when squared.
         self._row = np.exp(np.minimum(logs, 600.0))
         self._weight = 1.0 / (w @ self._row)
         return indices, np.full(self.batch_size, self._weight)
@@ -96,4 +95,5 @@ class SetMixture(Stateful):
     def update(self, loss):
         """Take the feedback for the set drawn last: a number, finite and not negative."""
         if self.learn:
-            self._learner.step(self._row[None], np.array([self._weight]), np.array([loss]))
+            weights = np.array([self._weight])
+            self._learner.step(self._row[None], weights, np.array([loss]))

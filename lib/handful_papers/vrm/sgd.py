@@ -4,7 +4,7 @@ import numpy as np
 
 from handful_papers.vrm.sets import SetMixture
 
-# of the losses max(0, 1 - y f) and (f - y)^2, in f
+# Of the losses max(0, 1 - y f) and (f - y)^2, in f.
 SLOPES = {
     "hinge": lambda f, y: np.where(y * f < 1, -y, 0.0),
     "squared": lambda f, y: 2 * (f - y),
@@ -56,7 +56,8 @@ def linear_sgd(
         if isinstance(sampler, SetMixture):
             sampler.update(np.linalg.norm(slopes @ rows) / len(rows))
         else:
-            sampler.update(np.abs(slopes) * np.sqrt((rows * rows).sum(axis=1)))
+            lengths = np.sqrt((rows * rows).sum(axis=1))
+            sampler.update(np.abs(slopes) * lengths)
         used = (1 - truncation) * weights + truncation
         coef -= learning_rate / t**0.5 * ((used * slopes) @ rows) / len(rows)
         if t in wanted:

@@ -1,0 +1,60 @@
+"""What the pilot of a posterior gives by itself: Gaussian draws with importance weights over all
+rows."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from handful.matching.importance_check import normalised, pareto_k
+
+# The most that the variance of the log weights and the shape of their tail may be.
+MAX_VARIANCE = 1.5
+MAX_K = 0.7
+
+
+@dataclass(frozen=True, repr=False)
+class LaplaceReport:
+    """The Laplace approximation with importance weights; printed, it says whether that suffices.
+
+    Attributes
+    ----------
+    suffices : whether the variance of the log weights is below 1.5 and Pareto k below .7
+    variance : of the log weights
+    pareto_k : shape of the weights' tail, see `DrawsReport`
+    n_effective : of the draws, after weighting
+    draws : shape (S, p), of Gaussians at the modes
+    weights : shape (S,), importance weights over all rows, which add up to one
+    seconds : that finding the modes and weighting the draws took
+    """
+
+    suffices: bool
+    variance: float
+    pareto_k: float
+    n_effective: float
+    draws: np.ndarray
+    weights: np.ndarray
+    seconds: float
+
+    @classmethod
+    def of(cls, draws, log_weights, seconds):
+        """That of draws and their log weights, up to a constant, -inf where they are impossible."""
+        log_weights = np.where(np.isnan(log_weights), -np.inf, log_weights)
+        possible = log_weights[np.isfinite(log_weights)]
+        if not len(possible):
+            nothing = np.full(len(draws), np.nan)
+            return cls(False, np.inf, np.inf, 0.0, draws, nothing, seconds)
+        weights, n_effective = normalised(log_weights)
+        variance = float(possible.var()) if len(possible) == len(draws) else np.inf
+        k = pareto_k(np.maximum(log_weights, possible.min()))
+        suffices = variance < MAX_VARIANCE and k < MAX_K
+        return cls(suffices, variance, k, n_effective, draws, weights, seconds)
+
+    def __str__(self):
+        says = "suffices here" if self.suffices else "does not suffice"
+        return (
+            f"Laplace with importance weights {says} (variance {self.variance:.2g}, Pareto k "
+            f"{self.pareto_k:.2f}, {self.n_effective:.0f} of {len(self.draws)} draws effective, "
+            f"{self.seconds:.1f} s)"
+        )
+
+    __repr__ = __str__

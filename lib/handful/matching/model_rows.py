@@ -1,0 +1,315 @@
+"""Rows of a model that somebody wrote for a sampler: chosen, handed back as the same model, and
+checked.
+
+What a package for Bayesian models has to say of a model, `WrittenModel` lists.
+"""
+
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+
+from handful.checks import as_real, check_integer
+from handful.matching.draws import stacked
+from handful.matching.importance_check import DrawsReport, check_log_weights
+from handful.matching.likelihoods import LEAST_ROWS, Likelihood
+from handful.matching.matched_coreset import MatchedCoreset
+from handful.matching.recombine import recombine
+from handful.models.newton import bordered
+
+# Half the range of the parameters where the search for a mode starts, its most steps, and how often
+# it starts.
+NEAR_ZERO = 0.3
+STEPS = 1000
+TRIES = 10
+
+
+class WrittenModel(Likelihood):
+    """A model whose log-likelihoods by row, prior and transforms its package knows.
+
+    Parameters are flat and unconstrained, shape (p,). What stands for X is one column, the rows'
+    numbers.
+
+    Parameters
+    ----------
+    n : int, rows
+    shapes : dict of str, the shape of each latent variable as draws have it
+
+    Attributes
+    ----------
+    near : shape (p,), close to a mode
+    """
+
+    has_slopes = True
+    near: np.ndarray
+
+    def __init__(self, n: int, shapes: dict[str, tuple[int, ...]]):
+        super().__init__(self)
+        self.n = n
+        self.shapes = shapes
+
+    def start(self, rows):
+        """As `Likelihood.start`."""
+        return self.near
+
+    def __call__(self, theta, X):
+        return self.of_rows(theta, X[:, 0].astype(np.int64))
+
+    def of_rows(self, theta, rows):
+        """Log-likelihoods, shape (K, k), at parameters (K, p) of the rows of these numbers, shape
+        (k,)."""
+        raise NotImplementedError
+
+    def prior(self, theta):
+        """Log densities, shape (K,), of the prior at parameters (K, p)."""
+        raise NotImplementedError
+
+    def derivatives_of(self, theta, rows, w):
+        """Value, slope (p,) and Hessian (p, p) of the weighted sum over rows at parameters (p,)."""
+        raise NotImplementedError
+
+    def slopes_of(self, theta, rows, w):
+        """Slopes, shape (K, p), of the weighted sum over rows at parameters (K, p)."""
+        raise NotImplementedError
+
+    def unconstrained(self, draws):
+        """Parameters, shape (S, p), of draws as samplers give them: name to array (S, ...)."""
+        raise NotImplementedError
+
+    def constrained(self, theta):
+        """Values by name of parameters (p,)."""
+        raise NotImplementedError
+
+    def weighted(self, indices, weights):
+        """The model on some rows with weights, and its arguments by position and by name."""
+        raise NotImplementedError
+
+    def expansion(self, theta, X, y, w):
+        """As `LinearLikelihood.expansion`."""
+        value, slope, hessian = self.derivatives_of(theta, X[:, 0].astype(np.int64), w)
+        return bordered(value, slope, -hessian)
+
+    def slopes(self, theta, X, y, w):
+        """As `LinearLikelihood.slopes`."""
+        return self.slopes_of(theta, X[:, 0].astype(np.int64), w)
+
+    def flat(self, draws):
+        """Parameters, shape (chains, S, p) or (S, p), of draws as `ModelRows.check` takes them."""
+        if isinstance(draws, np.ndarray):
+            return draws
+        named = {}
+        for name, array in by_name(draws).items():
+            if name in self.shapes:
+                named[name] = np.asarray(array)
+        if missing := sorted(set(self.shapes) - set(named)):
+            raise ValueError(
+                f"draws must hold every latent variable of the model, got none of {missing}; there "
+                f"are {sorted(by_name(draws))}."
+            )
+        leading = {name: _leading(name, array, self.shapes[name]) for name, array in named.items()}
+        sizes = set(leading.values())
+        if len(sizes) > 1:
+            raise ValueError(f"draws must be as many of each variable, got {leading}.")
+        (size,) = sizes
+        rows = {
+            name: array.reshape(-1, *self.shapes[name]).astype(float)
+            for name, array in named.items()
+        }
+        # what lies outside of a support is told below
+        with np.errstate(all="ignore"):
+            theta = self.unconstrained(rows)
+        if not np.isfinite(theta).all():
+            raise ValueError(self._outside(rows, theta))
+        return theta.reshape(*size, theta.shape[1])
+
+    def _outside(self, rows, theta):
+        """Which of the draws' variables have no unconstrained value."""
+        first = np.flatnonzero(~np.isfinite(theta).all(1))[0]
+        at = {name: array[first].round(4).tolist() for name, array in rows.items()}
+        return (
+            "draws must be as the sampler gives them, of constrained variables: draw "
+            f"{first} lies outside of the support of the model, or is not finite: {at}."
+        )
+
+
+def padded(rows, w):
+    """Numbers of rows and their weights, a power of two of them: few shapes for a compiler."""
+    count = max(LEAST_ROWS, 1 << (len(rows) - 1).bit_length())
+    pad = np.minimum(np.arange(count), len(rows) - 1)
+    return rows[pad], np.append(w, np.zeros(count - len(rows)))
+
+
+def nearby_mode(negative, p):
+    """Parameters (p,) near a mode, of minus the log density and its slope, a function of
+    parameters (p,).
+
+    The search starts near zero, and again from elsewhere where it ends at nothing finite.
+    """
+    rng = np.random.default_rng(0)
+    for _ in range(TRIES):
+        start = rng.uniform(-NEAR_ZERO, NEAR_ZERO, p)
+        if not np.isfinite(negative(start)[0]):
+            continue
+        found = minimize(negative, start, jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
+        if np.isfinite(found.fun) and np.isfinite(found.x).all():
+            return found.x
+    raise ValueError(
+        "the density of the model is not finite near its unconstrained parameters of zero: look "
+        "for observations outside of the support of their distribution."
+    )
+
+
+def group(draws, name):
+    """A group of ArviZ's InferenceData or DataTree as a mapping of arrays; None of anything
+    else."""
+    if hasattr(draws, "children"):
+        draws = {child: draws[child] for child in draws.children}
+        found = draws.get(name)
+    else:
+        found = getattr(draws, name, None)
+    return None if found is None else getattr(found, "data_vars", found)
+
+
+def by_name(draws):
+    """Arrays by name, of a dict, a sampler that has run, or ArviZ's InferenceData or DataTree."""
+    if hasattr(draws, "get_samples"):
+        return draws.get_samples(group_by_chain=True)
+    variables = group(draws, "posterior")
+    if variables is None:
+        variables = getattr(draws, "data_vars", draws)
+    if not hasattr(variables, "keys"):
+        raise TypeError(
+            "draws must be a dict of arrays, a sampler that has run, ArviZ's InferenceData or "
+            f"DataTree, or an array of unconstrained parameters, got {type(draws).__name__}."
+        )
+    return {name: np.asarray(variables[name]) for name in variables}
+
+
+def _leading(name, array, shape):
+    """The dimensions before those of the variable: (S,) or (chains, S)."""
+    before = array.ndim - len(shape)
+    if before not in (1, 2) or array.shape[before:] != shape:
+        raise ValueError(
+            f"draws of {name} must have shape (draws, *{shape}) or (chains, draws, *{shape}), got "
+            f"{array.shape}."
+        )
+    return array.shape[:before]
+
+
+class ModelRows:
+    """Rows of a model, whose posterior is that of all rows; the sampler gets the same model.
+
+    Made by `from_numpyro` and `from_pymc`.
+
+    Attributes
+    ----------
+    model_ : the model, with the weights on the sites that have an entry a row
+    args_, kwargs_ : its arguments by position and by name, on the chosen rows (NumPyro)
+    start_ : dict, a mode of the posterior: values by name where a sampler may start
+    indices_, weights_ : the chosen rows, ascending, and their weights
+    kl_ : estimated divergence (nats) of the rows' posterior from that of all rows
+    coreset_ : the fitted `MatchedCoreset`, of unconstrained parameters
+    """
+
+    def __init__(self, written: WrittenModel, **options: Any):
+        self._written = written
+        self._numbers = np.arange(written.n, dtype=float)[:, None]
+        self.coreset_ = MatchedCoreset(written, at="posterior", prior=written.prior, **options).fit(
+            self._numbers
+        )
+        self.indices_ = self.coreset_.indices_
+        self.weights_ = self.coreset_.weights_
+        self.kl_ = self.coreset_.kl_
+        self.start_ = written.constrained(self.coreset_.modes_[0])
+        self.model_, self.args_, self.kwargs_ = written.weighted(self.indices_, self.weights_)
+
+    def __repr__(self):
+        return (
+            f"{len(self.indices_)} of {self._written.n} rows; estimated divergence from the "
+            f"posterior of all rows {self.kl_:.1g} nats\n{self.coreset_.laplace_}"
+        )
+
+    def check(self, draws: Any) -> DrawsReport:
+        """Whether draws made on the rows are draws from the posterior of all rows; print it.
+
+        Parameters
+        ----------
+        draws : as the sampler gives them, of constrained variables: a dict of arrays (draws, ...)
+            or (chains, draws, ...), a NumPyro MCMC that has run, ArviZ's InferenceData or DataTree.
+            An array is of unconstrained parameters, (S, p) or (chains, S, p)
+
+        Returns
+        -------
+        `DrawsReport`
+
+        Raises
+        ------
+        ValueError
+            for less than 100 draws, a variable that is missing, and values outside of its support
+        """
+        return self.coreset_.check(self._written.flat(draws), self._numbers)
+
+    def log_likelihood(self, draws: Any) -> np.ndarray:
+        """Log-likelihoods of all rows, shape (S, n), at draws as `check` takes them, for
+        leave-one-out."""
+        return self.coreset_.log_likelihood(stacked(self._written.flat(draws)), self._numbers)
+
+
+class LogLikRows:
+    """Rows that keep log-likelihoods at some draws; made by `from_log_lik`.
+
+    Attributes
+    ----------
+    indices_, weights_ : the chosen rows, ascending, and their weights
+    residual_ : largest error of a sum that was matched, relative
+    """
+
+    def __init__(self, log_lik: Any, size: int):
+        values = by_row(log_lik)
+        check_integer("size", size, least=2)
+        some = np.linspace(0, len(values) - 1, min(size - 1, len(values))).astype(int)
+        ones = np.ones(values.shape[1])
+        # a sum and differences: draws that are near one another lose no digits
+        differences = values[some[1:]] - values[some[:1]]
+        features = np.column_stack([ones, values[some[0]], differences.T])
+        self._n = values.shape[1]
+        self.indices_, self.weights_, self.residual_ = recombine(features)
+
+    def check(self, log_lik: Any) -> DrawsReport:
+        """Whether the rows are fine at draws that were made on them: give log-likelihoods of all
+        rows there, as `from_log_lik` takes them.
+
+        Raises
+        ------
+        ValueError
+            for another number of rows, and less than 100 draws
+        """
+        values = by_row(log_lik)
+        if values.shape[1] != self._n:
+            raise ValueError(
+                f"log_lik must be of all {self._n} rows, got {values.shape[1]}: of the few rows "
+                "alone nothing can be said."
+            )
+        return check_log_weights(values.sum(1) - values[:, self.indices_] @ self.weights_)
+
+
+def by_row(log_lik):
+    """Log-likelihoods, shape (draws, n), of an array or of the group of ArviZ."""
+    variables = group(log_lik, "log_likelihood")
+    if variables is not None:
+        arrays = [np.asarray(variables[name]) for name in variables]
+        if len({array.shape[:3] for array in arrays}) != 1:
+            raise ValueError(
+                "log_lik must be of the same rows in each variable, got shapes "
+                f"{[array.shape for array in arrays]}."
+            )
+        # several variables of a row, or several columns of one
+        log_lik = sum(array.reshape(*array.shape[:3], -1).sum(-1) for array in arrays)
+    values = as_real(log_lik, "log_lik")
+    if values.ndim not in (2, 3) or not values.size:
+        raise ValueError(
+            f"log_lik must have shape (draws, n) or (chains, draws, n), got {values.shape}."
+        )
+    if not np.isfinite(values).all():
+        raise ValueError("log_lik must be finite: leave out draws that are impossible.")
+    return values.reshape(-1, values.shape[-1])

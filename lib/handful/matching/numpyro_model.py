@@ -1,0 +1,395 @@
+"""A NumPyro model as rows: its sites say the log-likelihood of each row, the prior and the
+transforms."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from numpyro import handlers
+from numpyro.distributions.transforms import biject_to
+from numpyro.infer import init_to_uniform
+from numpyro.infer.util import constrain_fn, potential_energy
+from numpyro.primitives import Messenger
+
+from handful.matching.model_rows import WrittenModel, nearby_mode, padded
+
+# Parameters that are handled at once: one shape for the compiler.
+AT_ONCE = 32
+# Rows on which the model is tried, to see which shapes follow their number.
+FEW = 5
+# Two log densities are the same up to this share.
+SAME = 1e-9
+
+
+def in_64_bits():
+    """A context of double precision, whatever the user's setting is."""
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    return jax.experimental.enable_x64()
+
+
+class WeightedSites(Messenger):
+    """A model whose sites of some names count by weights, and no others.
+
+    Parameters
+    ----------
+    fn : the model
+    weights : dict of str, an array that broadcasts with the log-probabilities of the site
+    """
+
+    def __init__(self, fn: Callable[..., Any], weights: dict[str, np.ndarray]):
+        super().__init__(fn)
+        self.weights = weights
+
+    def process_message(self, msg):
+        """As `Messenger.process_message`: a scale that is there is multiplied, and masks stay."""
+        if msg["type"] == "sample" and msg["name"] in self.weights:
+            own = self.weights[msg["name"]]
+            msg["scale"] = own if msg["scale"] is None else own * msg["scale"]
+
+
+class NumPyroModel(WrittenModel):
+    """A NumPyro model on all rows of its arguments.
+
+    Parameters
+    ----------
+    model : function with NumPyro's primitives
+    args, kwargs : its arguments
+
+    Raises
+    ------
+    ValueError
+        for a model whose rows cannot be told apart or weighted, with the reason
+    """
+
+    def __init__(self, model: Callable[..., Any], args: tuple, kwargs: dict):
+        self.model = model
+        self.leaves, self.tree = jax.tree.flatten((args, kwargs))
+        self.arrays = [_as_rows(leaf) for leaf in self.leaves]
+        n, self.row_axes, shapes = self._rows_of_arguments()
+        super().__init__(n, shapes)
+        self._compile()
+        with in_64_bits():
+            flat, self.unravel = ravel_pytree(jax.jit(self._anywhere)())
+        self.p = len(flat)
+        self._refuse_what_hangs_on_rows()
+        self.near = nearby_mode(self._negative(), self.p)
+
+    # The rows of the arguments --------------------------------------------------------------------
+
+    def taken(self, rows):
+        """The arrays that have an entry a row, at rows of these numbers."""
+        return [a[rows] for a in self.arrays if self._has_rows(a)]
+
+    def _has_rows(self, array):
+        return array is not None and len(array) == self.n
+
+    def _filled(self, rows, count):
+        """All arguments, with these arrays of `count` rows; a number that counts the rows says
+        so."""
+        given = iter(rows)
+        leaves = []
+        for leaf, array in zip(self.leaves, self.arrays):
+            if self._has_rows(array):
+                leaves.append(next(given))
+            elif type(leaf) is int and leaf == self.n:
+                leaves.append(count)
+            else:
+                leaves.append(leaf)
+        return jax.tree.unflatten(self.tree, leaves)
+
+    def _rows_of_arguments(self):
+        """The number of rows, the axis of each site that has an entry a row, from the last, and the
+        shapes of the latent variables."""
+        lengths = sorted({len(a) for a in self.arrays if a is not None}, reverse=True)
+        for n in lengths:
+            self.n = n
+            axes, shapes = self._sites_of_rows()
+            if axes:
+                return n, axes, shapes
+        raise ValueError(
+            "no observed or factor site of the model has an entry for each row of an argument. "
+            "Give the data as arguments, arrays with a row for each observation, and factors "
+            f"without their sum; the arguments have {lengths or 'no'} rows."
+        )
+
+    def _sites_of_rows(self):
+        every = self._sites_on(self.n)
+        few = self._sites_on(min(FEW, self.n - 1))
+        axes = {}
+        for name, site in every.items():
+            if name not in few or site.shape == few[name].shape:
+                continue
+            if not site.is_observed:
+                raise ValueError(
+                    f"the latent variable {name!r} of shape {site.shape} grows with the rows. A "
+                    "latent variable for each row is not supported: integrate it out, or sample on "
+                    "all rows."
+                )
+            axes[name] = _row_axis(name, site.shape, few[name].shape, self.n)
+        return axes, {name: site.shape for name, site in every.items() if not site.is_observed}
+
+    def _sites_on(self, count):
+        """The `Site`s of the model on so many rows, by name."""
+        found = {}
+
+        def trace(rows):
+            for name, site in self._trace(rows, count, substitute_fn=init_to_uniform).items():
+                found[name] = Site.of(site)
+            return 0.0
+
+        try:
+            with in_64_bits():
+                jax.eval_shape(trace, self.taken(np.arange(count)))
+        except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
+            raise ValueError(
+                "the model reads values of its rows while it is built, such as the number of "
+                "groups: compute them before, and give them as arguments."
+            ) from error
+        except (TypeError, ValueError, IndexError) as error:
+            if count == self.n:
+                raise
+            raise ValueError(
+                f"the model runs on its {self.n} rows, and not on {count} of them: the number of "
+                "rows has to come from its arguments, such as len(y)."
+            ) from error
+        for name, site in found.items():
+            if site.refused:
+                raise ValueError(site.refused.format(name=name))
+        return {name: site for name, site in found.items() if site.kind == "sample"}
+
+    def _trace(self, rows, count, **values):
+        """What NumPyro says of each site, by name, of the model on arrays of `count` rows."""
+        args, kwargs = self._filled(rows, count)
+        seeded = handlers.seed(self.model, 0)
+        with handlers.block():
+            return handlers.trace(handlers.substitute(seeded, **values)).get_trace(*args, **kwargs)
+
+    def _anywhere(self):
+        """Unconstrained values of the latent variables, by name."""
+        rows = self.taken(np.arange(min(FEW, self.n)))
+        sites = self._trace(rows, len(rows[0]), substitute_fn=init_to_uniform)
+        return self._inverse({name: sites[name]["value"] for name in self.shapes})
+
+    # Densities ------------------------------------------------------------------------------------
+
+    def _compile(self):
+        """Set the compiled functions of parameters and of arrays of rows."""
+
+        def of_rows(theta, rows):
+            count = len(rows[0])
+            args, kwargs = self._filled(rows, count)
+            values = constrain_fn(self.model_seeded, args, kwargs, self.unravel(theta))
+            sites = self._trace(rows, count, data=values)
+            total = jnp.zeros(count)
+            for name, axis in self.row_axes.items():
+                by_row = jnp.moveaxis(_log_prob(sites[name]), axis, 0)
+                total += by_row.reshape(count, -1).sum(1)
+            return total
+
+        def weighted(theta, rows, w):
+            return w @ of_rows(theta, rows)
+
+        def prior(theta, rows):
+            args, kwargs = self._filled(rows, len(rows[0]))
+            rest = handlers.block(self.model_seeded, hide=list(self.row_axes))
+            return -potential_energy(rest, args, kwargs, self.unravel(theta))
+
+        def negative(theta, rows):
+            return -of_rows(theta, rows).sum() - prior(theta, rows)
+
+        self.model_seeded = handlers.seed(self.model, 0)
+        self._of_rows = jax.jit(jax.vmap(of_rows, (0, None)))
+        self._prior = jax.jit(jax.vmap(prior, (0, None)))
+
+        def derivatives(theta, rows, w):
+            slope, hessian = jax.grad(weighted), jax.hessian(weighted)
+            return weighted(theta, rows, w), slope(theta, rows, w), hessian(theta, rows, w)
+
+        def constrained(theta):
+            rows = self.taken(np.arange(min(FEW, self.n)))
+            args, kwargs = self._filled(rows, len(rows[0]))
+            return constrain_fn(self.model_seeded, args, kwargs, self.unravel(theta))
+
+        self._derivatives = jax.jit(derivatives)
+        self._constrained = jax.jit(constrained)
+        self._slopes = jax.jit(jax.vmap(jax.grad(weighted), (0, None, None)))
+        self._of_all = jax.jit(jax.value_and_grad(negative))
+        self._inverses = jax.jit(jax.vmap(lambda draws: ravel_pytree(self._inverse(draws))[0]))
+
+    def _inverse(self, draws):
+        rows = self.taken(np.arange(min(FEW, self.n)))
+        sites = self._trace(rows, len(rows[0]), data=draws)
+        return {name: biject_to(sites[name]["fn"].support).inv(draws[name]) for name in self.shapes}
+
+    def of_rows(self, theta, rows):
+        """As `WrittenModel.of_rows`."""
+        return _at_once(self._of_rows, theta, self.taken(rows))
+
+    def prior(self, theta):
+        """As `WrittenModel.prior`."""
+        return _at_once(self._prior, theta, self.taken(np.arange(min(FEW, self.n))))
+
+    def derivatives_of(self, theta, rows, w):
+        """As `WrittenModel.derivatives_of`."""
+        rows, w = padded(rows, w)
+        with in_64_bits():
+            return tuple(np.asarray(part) for part in self._derivatives(theta, self.taken(rows), w))
+
+    def slopes_of(self, theta, rows, w):
+        """As `WrittenModel.slopes_of`."""
+        rows, w = padded(rows, w)
+        return _at_once(self._slopes, theta, self.taken(rows), w)
+
+    def _negative(self):
+        """Minus the log density of the posterior and its slope, a function of parameters (p,)."""
+        rows = self.taken(np.arange(self.n))
+
+        def negative(theta):
+            with in_64_bits():
+                value, slope = self._of_all(theta, rows)
+            return float(value), np.asarray(slope)
+
+        return negative
+
+    # Draws and samplers ---------------------------------------------------------------------------
+
+    def unconstrained(self, draws):
+        """As `WrittenModel.unconstrained`."""
+        with in_64_bits():
+            return np.asarray(self._inverses(draws))
+
+    def constrained(self, theta):
+        """As `WrittenModel.constrained`."""
+        with in_64_bits():
+            return {name: np.asarray(v) for name, v in self._constrained(theta).items()}
+
+    def weighted(self, indices, weights):
+        """As `WrittenModel.weighted`."""
+        of_sites = {
+            name: weights.reshape(-1, *[1] * (-axis - 1)) for name, axis in self.row_axes.items()
+        }
+        rows = self.taken(indices)
+        kept = iter([leaf for leaf, a in zip(self.leaves, self.arrays) if self._has_rows(a)])
+        rows = [jnp.asarray(a) if isinstance(leaf, jax.Array) else a for a, leaf in zip(rows, kept)]
+        args, kwargs = self._filled(rows, len(indices))
+        return WeightedSites(self.model, of_sites), args, kwargs
+
+    def _refuse_what_hangs_on_rows(self):
+        """Sites without an entry a row are priors, and the same whatever the rows."""
+        count = min(FEW, self.n - 1)
+        values = self.constrained(np.random.default_rng(0).uniform(-1, 1, self.p))
+        observed = {}
+
+        @jax.jit
+        def together(rows, values):
+            sums = {}
+            for name, site in self._trace(rows, count, data=values).items():
+                if site["type"] == "sample" and name not in self.row_axes:
+                    sums[name] = _log_prob(site).sum()
+                    observed[name] = site["is_observed"]
+            return sums
+
+        with in_64_bits():
+            first = together(self.taken(np.arange(count)), values)
+            last = together(self.taken(np.arange(self.n - count, self.n)), values)
+        for name, here in first.items():
+            if not np.allclose(here, last[name], rtol=SAME, atol=0):
+                raise ValueError(_of_rows_together(name, observed[name]))
+
+
+@dataclass(frozen=True)
+class Site:
+    """What is asked of a site: its kind, whether it is observed, its shape, and why it is
+    refused."""
+
+    kind: str
+    is_observed: bool
+    shape: tuple[int, ...]
+    refused: str
+
+    @staticmethod
+    def of(site):
+        """That of what NumPyro says of it."""
+        kind = site["type"]
+        if kind != "sample":
+            return Site(kind, False, (), _why_not(site))
+        observed = bool(site["is_observed"])
+        return Site(
+            kind, observed, np.shape(_log_prob(site) if observed else site["value"]), _why_not(site)
+        )
+
+
+def _why_not(site):
+    """Why a site cannot be, or nothing."""
+    kind = site["type"]
+    if kind == "plate":
+        size, subsample_size = site["args"]
+        if subsample_size is not None and subsample_size != size:
+            return (
+                "the plate {name!r} takes a subsample: leave subsample_size out, as the rows are "
+                "chosen here."
+            )
+    if kind == "param":
+        return "the parameter {name!r} has no prior: make it numpyro.sample."
+    if kind == "sample" and not site["is_observed"] and site["fn"].support.is_discrete:
+        return (
+            "the latent variable {name!r} is discrete: sum it out, for example by "
+            "dist.MixtureSameFamily."
+        )
+    return ""
+
+
+def _of_rows_together(name, is_observed):
+    if is_observed:
+        return (
+            f"the site {name!r} is one number of all rows together: give it without the sum, an "
+            "entry for each row."
+        )
+    return (
+        f"the prior of {name!r} hangs on the rows: compute what it takes from them before, and "
+        "give it as an argument."
+    )
+
+
+def _row_axis(name, shape, few, n):
+    """The axis, from the last, along which a site has its rows."""
+    differ = [k - len(shape) for k in range(len(shape)) if shape[k] != few[k]]
+    if len(shape) != len(few) or len(differ) != 1 or shape[differ[0]] != n:
+        raise ValueError(
+            f"the site {name!r} of shape {shape} must have one axis of the {n} rows, an entry for "
+            "each."
+        )
+    return differ[0]
+
+
+def _as_rows(leaf):
+    """An argument as an array, or None where it has no rows."""
+    if hasattr(leaf, "iloc"):
+        raise TypeError(
+            "arguments of a NumPyro model must be arrays, got a "
+            f"{type(leaf).__name__}: give X.to_numpy()."
+        )
+    return np.asarray(leaf) if np.ndim(leaf) > 0 else None
+
+
+def _log_prob(site):
+    """Log-probabilities of a site, with its mask and scale."""
+    given = (site["intermediates"],) if site["intermediates"] else ()
+    found = site["fn"].log_prob(site["value"], *given)
+    return found if site["scale"] is None else found * site["scale"]
+
+
+def _at_once(function, theta, *args):
+    """A compiled function of AT_ONCE parameters and of `args`, at any number of parameters."""
+    found = []
+    with in_64_bits():
+        for start in range(0, len(theta), AT_ONCE):
+            part = theta[start : start + AT_ONCE]
+            filled = np.vstack([part, np.repeat(part[-1:], AT_ONCE - len(part), axis=0)])
+            found.append(np.asarray(function(filled, *args), float)[: len(part)])
+    return np.concatenate(found)

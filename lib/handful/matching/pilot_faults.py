@@ -1,0 +1,128 @@
+"""What no pilot of a posterior can stand on: likelihoods that jump, that look at the rows beside a
+row, and densities without a peak."""
+
+import numpy as np
+
+# Rows that are looked at.
+COMPANY = 300
+ALONE = 4
+LOOKED_AT = 4096
+# Log-likelihoods that are looked at, together.
+MOST = 1 << 24
+# Of more parameters than these no jump is looked for: a step of each is too much to hold.
+MOST_PARAMETERS = 500
+# Two log-likelihoods of a row are the same up to this, beside their magnitude.
+SAME = 1e-6
+# Steps of a parameter, each so much smaller than the one before.
+WIDEST = 0.1
+SHRINK = 4.0
+N_STEPS = 9
+# A change that stays above this share when the step shrinks, and then falls below the other at
+# once, is a jump. Of a slope a quarter is left, of a bend a sixteenth.
+STAYS = 0.5
+FALLS = 1 / 100
+# Of a change, beside the magnitude of log-likelihoods, which is rounding.
+ROUNDING = 1e-9
+# From a mode in deviations: where nothing may be higher by more than so many nats, and where a
+# peak falls by at least so many.
+NEAR = 0.3
+HIGHER = 1e-3
+LEAST_FALL = 0.01
+# A parameter is of a direction that moves it by at least this share of what it moves another.
+IN_DIRECTION = 0.1
+
+
+def check_alone(rows, thetas):
+    """ValueError where the log-likelihood of a row hangs on the rows that it is asked for with.
+
+    Parameters
+    ----------
+    rows : `Rows`
+    thetas : shape (K, p)
+    """
+    places = _spread(rows, COMPANY)
+    company = rows.restricted(places, np.ones(len(places))).values(thetas)
+    for k in np.linspace(0, len(places) - 1, min(ALONE, len(places))).astype(int):
+        alone = rows.restricted(places[k : k + 1], np.ones(1)).values(thetas)[0]
+        if np.allclose(alone, company[k], rtol=SAME, atol=SAME, equal_nan=True):
+            continue
+        j = np.argmax(~np.isclose(alone, company[k], rtol=SAME, atol=SAME, equal_nan=True))
+        raise ValueError(
+            f"the log-likelihood of row {places[k]} is {alone[j]:.6g} alone and "
+            f"{company[k, j]:.6g} in company of other rows, at the same parameters. It must hang "
+            "on its own row only: something looks at the block, such as a mean, a "
+            "standardisation, a risk set, the number of rows or random numbers. Compute it from "
+            "all rows before, and give it as a column."
+        )
+
+
+def _spread(rows, most):
+    """Numbers of at most so many rows that count, from first to last."""
+    places = np.flatnonzero(rows.weights)
+    return places[np.unique(np.linspace(0, len(places) - 1, most).astype(int))]
+
+
+def jumping(rows, thetas):
+    """Whether the log-likelihood of some row jumps with each parameter near some (S, p): bool
+    (p,).
+
+    The largest change of a row's log-likelihood shrinks with the step of the parameter. Where there
+    is a jump it stays, until no row is left that jumps within the step. Of more than 500 parameters
+    none is looked for.
+    """
+    p = thetas.shape[1]
+    if p > MOST_PARAMETERS:
+        return np.zeros(p, bool)
+    places = _spread(rows, min(LOOKED_AT, max(COMPANY, MOST // (len(thetas) * N_STEPS * p))))
+    some = rows.restricted(places, np.ones(len(places)))
+    sizes = WIDEST / SHRINK ** np.arange(N_STEPS)
+    jumps = np.zeros(p, bool)
+    for theta in thetas:
+        unit = np.diag(np.maximum(1.0, np.abs(theta)))
+        there = (theta + sizes[:, None, None] * unit).reshape(-1, p)
+        values = some.values(np.vstack([theta, there]))
+        with np.errstate(invalid="ignore"):
+            changes = np.abs(values[:, 1:] - values[:, :1])
+        # where parameters are impossible a support ends, which is no jump within it
+        changes[~np.isfinite(changes)] = 0
+        largest = changes.max(0).reshape(N_STEPS, p)
+        finite = np.abs(values[np.isfinite(values)])
+        largest[largest <= ROUNDING * finite.max(initial=0)] = 0
+        following = np.vstack([largest[2:], np.zeros((1, p))])
+        stays = largest[1:] > STAYS * largest[:-1]
+        ends = following < FALLS * largest[1:]
+        jumps |= (stays & ends & (largest[:-1] > 0)).any(0)
+    return jumps
+
+
+def is_peak(log_density, mode, root):
+    """Whether nothing near an end of a search is higher: not of a saddle, nor of a slope.
+
+    Parameters
+    ----------
+    log_density : function of parameters (K, p)
+    mode : shape (p,)
+    root : shape (p, p), whose columns are a deviation along each direction
+    """
+    with np.errstate(all="ignore"):
+        near = log_density(np.vstack([mode, mode + NEAR * root.T, mode - NEAR * root.T]))
+    return not (near[1:] > near[0] + HIGHER).any()
+
+
+def flat_parameters(rows, log_prior, pilot):
+    """Numbers of the parameters along whose direction the posterior hardly falls within a
+    deviation of the first mode of a pilot."""
+    mode = pilot.modes[0]
+    # the axes of the Gaussian there
+    vectors, lengths, _ = np.linalg.svd(pilot.roots[0])
+    axes = vectors * lengths
+    near = np.vstack([mode, mode + axes.T, mode - axes.T])
+    with np.errstate(all="ignore"):
+        density = rows.sums(near) + log_prior(near)
+    above, below = np.split(density[1:], 2)
+    falls = density[0] - np.fmax(above, below)
+    flat = axes[:, falls < LEAST_FALL]
+    if not flat.size:
+        return []
+    shares = np.abs(flat) / np.abs(flat).max(0)
+    return np.flatnonzero((shares > IN_DIRECTION).any(1)).tolist()

@@ -1,0 +1,119 @@
+"""Rows in blocks are compressed, then chosen from: as good a choice as from one array."""
+
+import numpy as np
+import pytest
+from handful import BilevelCoreset, LeastSquares, Logistic, MatchedCoreset
+from handful.blocks import Blocks
+from handful.matching import Poisson
+from scipy import sparse
+from scipy.special import expit
+from sklearn.metrics import log_loss, mean_poisson_deviance, mean_squared_error
+
+
+def table(name, n=16_000):
+    """Heavy tails, a rare indicator, and labels that no linear model explains."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_t(3, size=(n, 5))
+    X[:, 1] = X[:, 1] > 2.5
+    X = (X - X.mean(0)) / X.std(0)
+    if name == "poisson":
+        # The rate of a row far out would be all of the loss.
+        X = np.clip(X, -2, 2)
+    eta = X @ [1.0, -0.5, 0.5, 0.2, 0.0] + 0.3 * np.abs(X[:, 2]) - 1
+    y = {
+        "binary": (rng.random(n) < expit(eta)).astype(int),
+        "three classes": rng.integers(0, 2, n) + (eta > 0),
+        "squares": eta + rng.standard_t(3, size=n),
+        "poisson": rng.poisson(np.exp(np.clip(eta, -5, 1.5))),
+    }[name]
+    l2 = 1e-3
+    problem = {"squares": LeastSquares(l2), "poisson": Poisson(l2)}.get(name, Logistic(l2))
+    return problem, X, y
+
+
+def loss(problem, X, y, indices, weights):
+    """Loss on half of the rows of the model that is trained on some of the other half."""
+    half = len(X) // 2
+    model = problem.estimator(half).fit(X[indices], y[indices], sample_weight=weights)
+    if problem.classifies:
+        return log_loss(y[half:], model.predict_proba(X[half:]))
+    said = model.predict(X[half:])
+    score = mean_poisson_deviance if isinstance(problem, Poisson) else mean_squared_error
+    return score(y[half:], said) / 2
+
+
+@pytest.mark.parametrize("name", ["binary", "three classes", "squares", "poisson"])
+def test_a_choice_from_blocks_is_as_good_as_from_one_array(name):
+    problem, X, y = table(name)
+    half = len(X) // 2
+    every = loss(problem, X, y, np.arange(half), np.ones(half))
+    few = BilevelCoreset(problem, size=60, random_state=0)
+    local = few.fit(X[:half], y[:half])
+    allowed = max(0.0, loss(problem, X, y, local.indices_, local.weights_) - every) + 0.005
+    orders = {
+        "as they come": np.arange(half),
+        "by a column": np.argsort(X[:half, 0]),
+        "by target": np.argsort(y[:half], kind="stable"),
+    }
+    for order in orders.values():
+        few.fit(Blocks(X[order], y[order], rows=1100))
+        assert len(few.indices_) <= 60
+        assert len(np.unique(few.indices_)) == len(few.indices_)
+        assert few.weights_.sum() == pytest.approx(half)
+        assert loss(problem, X, y, order[few.indices_], few.weights_) - every < allowed
+
+
+def test_few_rows_stand_for_all_wherever_the_blocks_end():
+    problem, X, y = table("binary", n=6000)
+    weights = np.random.default_rng(1).integers(0, 3, 6000).astype(float)
+    order = np.argsort(X[:, 0])
+    for n_rows in (6000, 1000, 300):
+        blocks = Blocks(X[order], y[order], weights[order], rows=n_rows)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("handful.matching.matched_coreset.PER_BLOCK", 1000)
+            few = MatchedCoreset(problem).stand_in(blocks)
+        assert few.weight.sum() == pytest.approx(weights.sum())
+        np.testing.assert_array_equal(few.X, X[order][few.ids])
+        np.testing.assert_array_equal(few.y, y[order][few.ids])
+        for l2 in (1e-4, 3e-3):
+            model = Logistic(l2).estimator(weights.sum())
+            model.set_params(tol=1e-9).fit(X, y, sample_weight=weights)
+            of_all = log_loss(y, model.predict_proba(X), sample_weight=weights)
+            of_few = log_loss(few.y, model.predict_proba(few.X), sample_weight=few.weight)
+            assert of_few == pytest.approx(of_all, abs=2e-4)
+
+
+@pytest.mark.parametrize("weighting", ["optimised", "binary"])
+def test_a_class_that_the_sample_misses_is_a_candidate(weighting):
+    problem, X, y = table("binary", n=9000)
+    y = np.where(np.arange(9000) < 3, 2, y)
+    X[:3] += 4
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("handful.bilevel.compressed.N_CANDIDATES", 100)
+        patch.setattr("handful.bilevel.compressed.N_EQUAL", 100)
+        few = BilevelCoreset(problem, size=30, weighting=weighting, random_state=0)
+        few.fit(Blocks(X, y, rows=2000))
+    assert set(y[few.indices_]) == {0, 1, 2}
+
+
+def test_rows_of_weight_zero_are_never_chosen():
+    problem, X, y = table("binary", n=6000)
+    weights = np.random.default_rng(0).integers(0, 2, 6000) * 2.5
+    few = BilevelCoreset(problem, size=30, random_state=0).fit(Blocks(X, y, weights, rows=1500))
+    assert (weights[few.indices_] > 0).all()
+    assert few.weights_.sum() == pytest.approx(weights.sum())
+
+
+@pytest.mark.parametrize("kind", ["sparse", "soft", "wide"])
+def test_what_cannot_be_matched_is_chosen_from_a_sample(kind):
+    problem, X, y = table("binary", n=4000)
+    if kind == "sparse":
+        X = sparse.csr_matrix(X)
+    elif kind == "soft":
+        y = np.column_stack([1 - 0.9 * y, 0.9 * y])
+    else:
+        X = np.hstack([X, np.random.default_rng(0).normal(size=(4000, 200))])
+        assert MatchedCoreset(problem).stand_in(Blocks(X, y, rows=1100)) is None
+    few = BilevelCoreset(problem, size=20, random_state=0).fit(Blocks(X, y, rows=1100))
+    assert len(few.indices_) == 20
+    assert few.weights_.sum() == pytest.approx(4000)

@@ -1,0 +1,221 @@
+"""Matched rows of models with groups: equations that grow with the groups."""
+
+import warnings
+
+import numpy as np
+import pytest
+from handful import Logistic, MatchedCoreset, Poisson
+from handful.matching.groups import GroupMatch, SparsePilot, SparseRows, find_groups
+from handful.matching.likelihoods import likelihood
+from scipy import sparse
+
+
+def indicators(group, n_groups, values=None):
+    """CSR matrix with one entry a row, in the column of its group."""
+    n = len(group)
+    values = np.ones(n) if values is None else values
+    return sparse.csr_array((values, (np.arange(n), group)), shape=(n, n_groups))
+
+
+def grouped(n_groups, sizes, *, slopes=False, seed=0, counts=False):
+    """A logistic (or Poisson) model with two shared slopes, an intercept for each group and, if
+    wanted, a slope for each; rows in random order."""
+    rng = np.random.default_rng(seed)
+    group = rng.permutation(np.repeat(np.arange(n_groups), sizes))
+    n = len(group)
+    X = rng.standard_normal((n, 2))
+    columns = [X, indicators(group, n_groups)]
+    eta = X @ [0.7, -0.4] + 0.6 * rng.standard_normal(n_groups)[group]
+    if slopes:
+        columns.append(indicators(group, n_groups, X[:, 0]))
+        eta += 0.4 * rng.standard_normal(n_groups)[group] * X[:, 0]
+    y = rng.poisson(np.exp(0.5 * eta)) if counts else (rng.random(n) < 1 / (1 + np.exp(-eta)))
+    return sparse.csr_array(sparse.hstack(columns)), y.astype(int), group
+
+
+def missed(problem, design, y, found, weights=None, seed=1):
+    """Variance over the pilot's draws of what chosen rows miss of the log-likelihood, computed from
+    dense predictors."""
+    n = design.shape[0]
+    weights = np.ones(n) if weights is None else weights
+    model, target = likelihood(problem, y)
+    pilot = SparsePilot(SparseRows(model, design, target, weights), np.ones(design.shape[1] + 1))
+    theta = pilot.draws(100, np.random.default_rng(seed))
+    eta = design.toarray() @ theta[:, :-1].T + theta[:, -1]
+    if isinstance(problem, Poisson):
+        loglik = y[:, None] * eta - np.exp(eta)
+    else:
+        loglik = y[:, None] * eta - np.logaddexp(0, eta)
+    return np.var(weights @ loglik - found.weights_ @ loglik[found.indices_])
+
+
+@pytest.mark.parametrize("slopes", [False, True], ids=["intercepts", "intercepts and slopes"])
+def test_rows_of_a_model_with_groups_keep_its_log_likelihood(slopes):
+    design, y, _ = grouped(130, 100, slopes=slopes)
+    found = MatchedCoreset(at="posterior", random_state=0).fit(design, y)
+    assert missed(Logistic(), design, y, found) < 4e-3
+    assert found.kl_ < 1e-3
+    assert found.residual_ < 1e-11
+    assert len(found.indices_) < (0.25 if slopes else 0.15) * len(y)
+    assert found.weights_.sum() == pytest.approx(len(y))
+
+
+def test_a_dense_matrix_of_indicators_is_taken_as_the_sparse_one():
+    design, y, _ = grouped(400, 20)
+    with warnings.catch_warnings():
+        # Groups of twenty rows hardly pay.
+        warnings.simplefilter("ignore")
+        of_sparse = MatchedCoreset(at="posterior", random_state=0).fit(design, y)
+        of_dense = MatchedCoreset(at="posterior", random_state=0).fit(design.toarray(), y)
+    np.testing.assert_array_equal(of_sparse.indices_, of_dense.indices_)
+    np.testing.assert_array_equal(of_sparse.weights_, of_dense.weights_)
+
+
+def test_few_sparse_columns_are_matched_as_dense_ones_are():
+    design, y, _ = grouped(5, 400)
+    of_sparse = MatchedCoreset(at="posterior", random_state=0).fit(design, y)
+    of_dense = MatchedCoreset(at="posterior", random_state=0).fit(design.toarray(), y)
+    np.testing.assert_array_equal(of_sparse.indices_, of_dense.indices_)
+    assert of_sparse.log_likelihood(of_sparse.parameters_[:3], design, y) == pytest.approx(
+        of_dense.log_likelihood(of_sparse.parameters_[:3], design.toarray(), y)
+    )
+
+
+def test_groups_of_few_rows_keep_them_all():
+    sizes = np.r_[np.full(200, 6), np.full(150, 150)]
+    design, y, group = grouped(350, sizes)
+    found = MatchedCoreset(at="posterior", random_state=0).fit(design, y)
+    small = np.flatnonzero(sizes[group] == 6)
+    assert np.isin(small, found.indices_).all()
+    assert found.weights_[np.isin(found.indices_, small)] == pytest.approx(1)
+    assert missed(Logistic(), design, y, found) < 4e-3
+
+
+def test_counts_and_weights_of_rows():
+    design, y, _ = grouped(160, 90, counts=True)
+    weights = np.random.default_rng(2).integers(0, 4, size=len(y)).astype(float)
+    found = MatchedCoreset(Poisson(), at="posterior", random_state=0).fit(
+        design, y, sample_weight=weights
+    )
+    assert (weights[found.indices_] > 0).all()
+    assert found.weights_.sum() == pytest.approx(weights.sum())
+    assert missed(Poisson(), design, y, found, weights) < 4e-3
+
+
+def test_what_is_shared_and_what_belongs_together_is_found():
+    design, y, group = grouped(40, 50, slopes=True)
+    # A class within each group, and a column that no row has.
+    inner = 2 * group + (np.arange(len(y)) % 2)
+    nested = sparse.hstack(
+        [design, indicators(inner, 80), sparse.csr_array((len(y), 1))], format="csr"
+    )
+    found = find_groups(nested)
+    assert found.shared.tolist() == [0, 1]
+    assert len(found.own) == 40
+    for columns in found.own:
+        [own] = [c - 2 for c in columns if c < 42]
+        assert sorted(columns) == [2 + own, 42 + own, 82 + 2 * own, 82 + 2 * own + 1]
+    members = found.of_row
+    assert len(np.unique(np.column_stack([members, group]), axis=0)) == 40
+
+
+def test_sums_of_each_group_and_of_each_batch_are_kept():
+    design, y, group = grouped(30, 80)
+    model, target = likelihood(Logistic(), y)
+    rows = SparseRows(model, design, target, np.ones(len(y)))
+    pilot = SparsePilot(rows, np.ones(design.shape[1] + 1))
+    match = GroupMatch(rows, pilot, find_groups(rows.design), np.random.default_rng(0))
+    places, weights, _ = match.match(3)
+    every = np.arange(len(y))
+    own = match.of_groups(every, 3)
+    for g in range(30):
+        inside = group[places] == g
+        kept = weights[inside] @ own[places[inside]]
+        np.testing.assert_allclose(kept, own[group == g].sum(0), rtol=1e-9, atol=1e-9)
+    common = match.of_batch(every)
+    np.testing.assert_allclose(weights @ common[places], common.sum(0), rtol=1e-9, atol=1e-9)
+
+
+def test_draws_of_the_pilot_have_its_covariance():
+    design, y, _ = grouped(4, 60)
+    model, target = likelihood(Logistic(), y)
+    pilot = SparsePilot(
+        SparseRows(model, design, target, np.ones(len(y))), np.ones(design.shape[1] + 1)
+    )
+    draws = pilot.draws(40_000, np.random.default_rng(0))
+    covariance = np.linalg.inv(pilot.curvature.toarray())
+    np.testing.assert_allclose(np.cov(draws.T), covariance, atol=0.03 * covariance.max())
+    np.testing.assert_allclose(draws.mean(0), pilot.mode, atol=0.03)
+    slope = pilot.rows.slopes(pilot.mode[None])[0] - pilot.mode
+    assert np.abs(slope).max() < 1e-6
+
+
+def chain(rows, deviations, rng, n_chains=20, n_draws=200):
+    """Hamiltonian draws, shape (chains, draws, p), under a Gaussian prior with these deviations."""
+    pilot = SparsePilot(rows, deviations)
+    scale = pilot.draws(300, rng).std(0)
+
+    def density(theta):
+        return rows.sums(theta) - 0.5 * ((theta / deviations) ** 2).sum(1)
+
+    def slope(theta):
+        return scale * (rows.slopes(theta) - theta / deviations**2)
+
+    theta = pilot.mode + scale * rng.standard_normal((n_chains, len(scale)))
+    value = density(theta)
+    kept = []
+    for step in range(100 + n_draws):
+        momentum = rng.standard_normal(theta.shape)
+        size = 0.25 * rng.uniform(0.6, 1.0, (n_chains, 1))
+        energy = value - 0.5 * (momentum**2).sum(1)
+        new = theta.copy()
+        momentum += 0.5 * size * slope(new)
+        for leap in range(10):
+            new += size * scale * momentum
+            momentum += (0.5 if leap == 9 else 1.0) * size * slope(new)
+        there = density(new)
+        goes = np.log(rng.random(n_chains)) < there - 0.5 * (momentum**2).sum(1) - energy
+        theta[goes] = new[goes]
+        value[goes] = there[goes]
+        if step >= 100:
+            kept.append(theta.copy())
+    return np.array(kept).swapaxes(0, 1)
+
+
+def test_check_knows_right_draws_of_a_model_with_groups_from_wrong_ones(monkeypatch):
+    monkeypatch.setattr("handful.matching.matched_coreset.MANY_EQUATIONS", 100)
+    design, y, _ = grouped(20, 100)
+    p = design.shape[1] + 1
+    found = MatchedCoreset(at="posterior", random_state=0).fit(design, y)
+    model, target = likelihood(Logistic(), y)
+    few = SparseRows(model, design, target, np.ones(len(y))).restricted(
+        found.indices_, found.weights_
+    )
+    rng = np.random.default_rng(3)
+    right = chain(few, np.ones(p), rng)
+    assert found.check(right, design, y).verdict == "use the draws"
+    every_prior = np.ones(right.shape)
+    assert found.check(right, design, y, prior=every_prior).verdict == "use the draws"
+    assert found.check(right, design, y, prior=0.3).verdict == "refuse"
+    assert found.check(right + 0.3 * right.std((0, 1)), design, y).verdict == "refuse"
+    squared = few.restricted(np.arange(len(found.weights_)), found.weights_**2)
+    assert found.check(chain(squared, np.ones(p), rng), design, y).verdict == "refuse"
+    with pytest.raises(
+        ValueError, match=r"deviations of each draw, shape \(4000, 23\), got \(5, 23"
+    ):
+        found.check(right, design, y, prior=np.ones((5, p)))
+
+
+def test_columns_without_groups_are_refused_and_small_groups_told():
+    rng = np.random.default_rng(0)
+    texts = sparse.random_array((3000, 400), density=0.02, rng=rng, format="csr")
+    y = rng.integers(0, 2, 3000)
+    with pytest.raises(ValueError, match="no groups that are small enough"):
+        MatchedCoreset(at="posterior", random_state=0).fit(texts, y)
+    design, y, _ = grouped(400, 9)
+    with pytest.warns(UserWarning, match=r"it hardly pays: \d+ of 3600 rows"):
+        MatchedCoreset(at="posterior", random_state=0).fit(design, y)
+    with pytest.raises(ValueError, match="for models of one linear predictor"):
+        MatchedCoreset(at="posterior", size=500).fit(design, y)
+    with pytest.raises(TypeError, match=r"[Ss]parse"):
+        MatchedCoreset(at="path").fit(design, y)

@@ -1,0 +1,363 @@
+"""Rows of NumPyro's models: no line of likelihood, the density that NUTS sees, mistakes that are
+told."""
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax")
+numpyro = pytest.importorskip("numpyro")
+
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from handful.matching import from_numpyro
+from handful.matching.numpyro_model import in_64_bits
+from numpyro import handlers
+from numpyro.infer import MCMC, NUTS, init_to_value
+from numpyro.infer.reparam import LocScaleReparam
+from numpyro.infer.util import potential_energy
+from scipy.special import expit
+
+N = 1500
+
+
+def regressors(seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(N, 3))
+    return rng, X, X @ [0.8, -0.5, 0.3]
+
+
+# Ten models without a line of likelihood ----------------------------------------------------------
+
+
+def linear(X, y):
+    beta = numpyro.sample("beta", dist.Normal(0, 1).expand([3]).to_event(1))
+    sigma = numpyro.sample("sigma", dist.HalfNormal(2.0))
+    with numpyro.plate("rows", len(X)):
+        numpyro.sample("y", dist.Normal(numpyro.deterministic("mu", X @ beta), sigma), obs=y)
+
+
+def student(X, y):
+    beta = numpyro.sample("beta", dist.Normal(0, 1).expand([3]))
+    sigma = numpyro.sample("sigma", dist.HalfCauchy(1.0))
+    nu = numpyro.sample("nu", dist.Gamma(2.0, 0.1))
+    numpyro.sample("y", dist.StudentT(nu, X @ beta, sigma), obs=y)
+
+
+def exposed_counts(X, exposure, y=None):
+    with numpyro.plate("columns", 3):
+        beta = numpyro.sample("beta", dist.Normal(0, 1))
+    numpyro.sample("y", dist.Poisson(exposure * jnp.exp(X @ beta)), obs=y)
+
+
+def overdispersed(data):
+    beta = numpyro.sample("beta", dist.MultivariateNormal(jnp.zeros(3), jnp.eye(3)))
+    size = numpyro.sample("size", dist.LogNormal(0.0, 1.0))
+    rate = jnp.exp(data["X"] @ beta)
+    numpyro.sample("y", dist.NegativeBinomial2(rate, size), obs=data["y"])
+
+
+def zero_inflated(X, y):
+    beta = numpyro.sample("beta", dist.Normal(0, 1).expand([3]))
+    gate = numpyro.sample("gate", dist.Beta(1.0, 1.0))
+    numpyro.sample("y", dist.ZeroInflatedPoisson(gate, jnp.exp(X @ beta)), obs=y)
+
+
+def grouped(X, g, n_groups, y):
+    beta = numpyro.sample("beta", dist.Normal(0, 1).expand([3]))
+    tau = numpyro.sample("tau", dist.HalfNormal(1.0))
+    with numpyro.plate("groups", n_groups):
+        z = numpyro.sample("z", dist.Normal(0, 1))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ beta + tau * z[g]), obs=y)
+
+
+def ordinal(X, y):
+    beta = numpyro.sample("beta", dist.Normal(0, 1).expand([3]))
+    steps = dist.TransformedDistribution(
+        dist.Normal(0, 2).expand([2]), dist.transforms.OrderedTransform()
+    )
+    cuts = numpyro.sample("cuts", steps)
+    numpyro.sample("y", dist.OrderedLogistic(X @ beta, cuts), obs=y)
+
+
+def censored(X, time, event):
+    beta = numpyro.sample("beta", dist.Normal(0, 1).expand([3]))
+    shape = numpyro.sample("shape", dist.Gamma(2.0, 1.0))
+    z = shape * (jnp.log(time) - X @ beta)
+    numpyro.factor("y", event * (jnp.log(shape) + z - jnp.log(time)) - jnp.exp(z))
+
+
+def two_clusters(y):
+    share = numpyro.sample("share", dist.Dirichlet(jnp.ones(2)))
+    means = numpyro.sample(
+        "means",
+        dist.TransformedDistribution(
+            dist.Normal(0, 2).expand([2]), dist.transforms.OrderedTransform()
+        ),
+    )
+    sigma = numpyro.sample("sigma", dist.HalfNormal(1.0))
+    mixture = dist.MixtureSameFamily(dist.Categorical(share), dist.Normal(means, sigma))
+    numpyro.sample("y", mixture, obs=y)
+
+
+def several_sites(X, seen, y, pairs, prior_data):
+    """Two observed sites, one of two columns and masked, a factor, a scale, and data of a prior."""
+    beta = numpyro.sample("beta", dist.Normal(0, 1).expand([3]))
+    sigma = numpyro.sample("sigma", dist.Uniform(0.1, 5.0))
+    numpyro.sample("before", dist.Normal(beta[0], 1.0), obs=prior_data)
+    with handlers.scale(scale=0.5):
+        numpyro.sample("y", dist.Normal(X @ beta, sigma), obs=y)
+    columns = numpyro.plate("columns", 2, dim=-1)
+    in_rows = numpyro.plate("rows", len(X), dim=-2)
+    with columns, in_rows, handlers.mask(mask=seen[:, None]):
+        numpyro.sample("pairs", dist.Normal((X @ beta)[:, None], 2.0), obs=pairs)
+    numpyro.factor("penalty", -0.1 * beta[1] ** 2 * jnp.abs(X[:, 0]))
+
+
+def model_and_data(name):
+    """A model, its arguments by position and by name."""
+    rng, X, eta = regressors()
+    groups = rng.integers(0, 8, N)
+    if name == "linear":
+        return linear, (X, eta + rng.normal(size=N)), {}
+    if name == "student":
+        return student, (jnp.asarray(X), jnp.asarray(eta + rng.standard_t(4, size=N))), {}
+    if name == "exposed_counts":
+        exposure = rng.uniform(0.5, 2, N)
+        return exposed_counts, (X, exposure), {"y": rng.poisson(exposure * np.exp(eta))}
+    if name == "overdispersed":
+        data = {"X": X, "y": rng.negative_binomial(2, 1 / (1 + np.exp(eta) / 2))}
+        return overdispersed, (data,), {}
+    if name == "zero_inflated":
+        return zero_inflated, (X, rng.poisson(np.exp(eta)) * (rng.random(N) < 0.7)), {}
+    if name == "grouped":
+        y = rng.random(N) < expit(eta + 0.7 * rng.normal(size=8)[groups])
+        return grouped, (X, groups, 8, y.astype(int)), {}
+    if name == "ordinal":
+        y = np.searchsorted([-1.0, 1.0], eta + rng.logistic(size=N))
+        return ordinal, (X, y), {}
+    if name == "censored":
+        time = np.exp(eta) * rng.weibull(1.5, N)
+        return censored, (X, np.minimum(time, 2.0)), {"event": (time < 2.0).astype(float)}
+    if name == "two_clusters":
+        first = rng.random(N) < 0.4
+        return two_clusters, (np.where(first, rng.normal(-1.5, 0.8, N), rng.normal(1, 0.8, N)),), {}
+    pairs = eta[:, None] + 2 * rng.normal(size=(N, 2))
+    y = eta + rng.normal(size=N)
+    return several_sites, (X, rng.random(N) < 0.8, y, pairs, 0.3), {}
+
+
+TEN = [
+    "linear",
+    "student",
+    "exposed_counts",
+    "overdispersed",
+    "zero_inflated",
+    "grouped",
+    "ordinal",
+    "censored",
+    "two_clusters",
+    "several_sites",
+]
+
+
+def chain(rows, n=400):
+    """Draws, shape (n, p), of the posterior on the rows, unconstrained: by short chains, not by
+    NUTS."""
+    from handful.matching.likelihood_sums import LikelihoodSums
+    from handful.matching.pilot import find_pilot
+
+    written = rows._written
+    numbers = np.arange(written.n, dtype=float)[:, None]
+    few = LikelihoodSums(written, numbers, None, np.ones(written.n)).restricted(
+        rows.indices_, rows.weights_
+    )
+    pilot, log_prior, _ = find_pilot(few, written.prior, None)
+    return pilot.chain(lambda t: few.sums(t) + log_prior(t), n, np.random.default_rng(1))
+
+
+def energies(model, args, kwargs, rows, theta):
+    """Minus the log densities, which NUTS sees, of a model at unconstrained parameters (K, p)."""
+    with in_64_bits():
+        seeded = handlers.seed(model, 0)
+        energy = jax.jit(lambda t: potential_energy(seeded, args, kwargs, rows._written.unravel(t)))
+        return np.array([float(energy(t)) for t in theta])
+
+
+@pytest.mark.parametrize("name", TEN)
+def test_ten_models_get_their_rows_without_a_line_of_likelihood(name):
+    model, args, kwargs = model_and_data(name)
+    rows = from_numpyro(model, *args, random_state=0, **kwargs)
+    assert len(rows.indices_) < N / 3
+    # what NUTS samples is what was matched, with masks, scales and transforms
+    theta = rows.coreset_.modes_[0] + 0.1 * np.random.default_rng(0).normal(
+        size=(3, rows._written.p)
+    )
+    values = rows.log_likelihood(theta)
+    prior = rows._written.prior(theta)
+    every = energies(model, args, kwargs, rows, theta)
+    few = energies(rows.model_, rows.args_, rows.kwargs_, rows, theta)
+    np.testing.assert_allclose(values.sum(1) + prior, -every, rtol=1e-6)
+    np.testing.assert_allclose(values[:, rows.indices_] @ rows.weights_ + prior, -few, rtol=1e-6)
+    report = rows.check(chain(rows))
+    assert report.variance < 0.01
+    assert report.verdict == "use the draws"
+
+
+def test_draws_are_taken_as_samplers_give_them():
+    model, args, kwargs = model_and_data("grouped")
+    rows = from_numpyro(model, *args, random_state=0, **kwargs)
+    assert "of 1500 rows" in repr(rows)
+    kernel = NUTS(rows.model_, init_strategy=init_to_value(values=rows.start_))
+    mcmc = MCMC(
+        kernel,
+        num_warmup=300,
+        num_samples=500,
+        num_chains=2,
+        progress_bar=False,
+        chain_method="sequential",
+    )
+    mcmc.run(jax.random.PRNGKey(0), *rows.args_, **rows.kwargs_)
+    by_chain = {name: np.asarray(v) for name, v in mcmc.get_samples(group_by_chain=True).items()}
+    report = rows.check(by_chain)
+    assert report.verdict in ("use the draws", "make more draws")
+    assert rows.check(mcmc).variance == report.variance
+    one = rows.check(mcmc.get_samples())
+    assert one.variance == pytest.approx(report.variance, rel=1e-6)
+
+    class Tree:
+        posterior = by_chain
+
+    assert rows.check(Tree()).variance == report.variance
+    theta = np.vstack([np.asarray(rows._written.flat(by_chain)).reshape(1000, -1)])
+    assert rows.log_likelihood(by_chain).shape == (1000, N)
+    # back and forth
+    values = rows._written.constrained(theta[7])
+    np.testing.assert_allclose(values["tau"], by_chain["tau"].ravel()[7], rtol=1e-5)
+
+
+def test_reparametrised_models_and_counts_of_rows_are_understood():
+    rng, X, eta = regressors()
+    g = rng.integers(0, 6, N)
+    y = eta + rng.normal(size=6)[g] + rng.normal(size=N)
+
+    def model(n, X, g, y):
+        beta = numpyro.sample("beta", dist.Normal(0, 1).expand([3]))
+        tau = numpyro.sample("tau", dist.HalfNormal(1.0))
+        a = numpyro.sample("a", dist.Normal(0, tau).expand([6]))
+        with numpyro.plate("rows", n):
+            numpyro.sample("y", dist.Normal(X @ beta + a[g], 1.0), obs=y)
+
+    centred = handlers.reparam(model, config={"a": LocScaleReparam(0)})
+    rows = from_numpyro(centred, N, X, g, y, random_state=0)
+    assert rows.args_[0] == len(rows.indices_)
+    assert set(rows.start_) == {"beta", "tau", "a_decentered"}
+    assert rows.check(chain(rows)).verdict == "use the draws"
+
+
+# Mistakes -----------------------------------------------------------------------------------------
+
+
+def test_what_has_no_rows_is_refused_with_the_reason():
+    rng, X, eta = regressors()
+    y = eta + rng.normal(size=N)
+
+    def latent_by_row(X, y):
+        with numpyro.plate("rows", len(y)):
+            z = numpyro.sample("z", dist.Normal(0, 1))
+            numpyro.sample("y", dist.Normal(z, 1.0), obs=y)
+
+    def discrete(X, y):
+        k = numpyro.sample("k", dist.Bernoulli(0.5))
+        numpyro.sample("y", dist.Normal(X[:, 0] * k, 1.0), obs=y)
+
+    def subsampled(X, y):
+        b = numpyro.sample("b", dist.Normal(0, 1))
+        with numpyro.plate("rows", len(y), subsample_size=100) as i:
+            numpyro.sample("y", dist.Normal(X[i, 0] * b, 1.0), obs=y[i])
+
+    def summed(X, y):
+        b = numpyro.sample("b", dist.Normal(0, 1))
+        numpyro.sample("x", dist.Normal(b, 1.0), obs=X[:, 0])
+        numpyro.factor("total", -0.5 * ((y - X[:, 0] * b) ** 2).sum())
+
+    def prior_of_rows(X, y):
+        b = numpyro.sample("b", dist.Normal(0, X[:, 0].std()))
+        numpyro.sample("y", dist.Normal(X[:, 0] * b, 1.0), obs=y)
+
+    def reads_values(X, y):
+        a = numpyro.sample("a", dist.Normal(0, 1).expand([len(np.unique(np.asarray(y) > 0))]))
+        numpyro.sample("y", dist.Normal(a[0], 1.0), obs=y)
+
+    def of_fixed_length(X, y):
+        b = numpyro.sample("b", dist.Normal(0, 1))
+        with numpyro.plate("rows", N):
+            numpyro.sample("y", dist.Normal(X[:, 0] * b, 1.0), obs=y)
+
+    def without_prior(X, y):
+        b = numpyro.param("b", 0.0)
+        numpyro.sample("y", dist.Normal(X[:, 0] * b, 1.0), obs=y)
+
+    def no_rows(X, y):
+        b = numpyro.sample("b", dist.Normal(0, 1))
+        numpyro.factor("total", -0.5 * ((y - X[:, 0] * b) ** 2).sum())
+
+    said = {
+        latent_by_row: "latent variable 'z' of shape .* grows with the rows",
+        discrete: "latent variable 'k' is discrete: sum it out",
+        subsampled: "plate 'rows' takes a subsample",
+        summed: "site 'total' is one number of all rows together",
+        prior_of_rows: "the prior of 'b' hangs on the rows",
+        reads_values: "reads values of its rows while it is built",
+        of_fixed_length: "the number of rows has to come from its arguments",
+        without_prior: "parameter 'b' has no prior",
+        no_rows: "no observed or factor site of the model has an entry for each row",
+    }
+    for model, words in said.items():
+        with pytest.raises(ValueError, match=words):
+            from_numpyro(model, X, y)
+    with pytest.raises(ValueError, match="no observed or factor site"):
+        from_numpyro(lambda: linear(X, y))
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(TypeError, match="arguments of a NumPyro model must be arrays"):
+        from_numpyro(linear, pandas.DataFrame(X), y)
+
+
+def test_a_model_that_looks_at_its_block_is_named():
+    rng, X, eta = regressors()
+
+    def standardises(X, y):
+        b = numpyro.sample("b", dist.Normal(0, 1))
+        x = (X[:, 0] - X[:, 0].mean()) / X[:, 0].std()
+        numpyro.sample("y", dist.Normal(x * b, 1.0), obs=y)
+
+    with pytest.raises(ValueError, match=r"alone .* in company"):
+        from_numpyro(standardises, X, eta + rng.normal(size=N))
+
+
+def test_three_mistakes_with_draws_are_told():
+    model, args, kwargs = model_and_data("linear")
+    rows = from_numpyro(model, *args, random_state=0, **kwargs)
+
+    def sampled(model):
+        mcmc = MCMC(NUTS(model), num_warmup=300, num_samples=600, progress_bar=False)
+        mcmc.run(jax.random.PRNGKey(1), *rows.args_, **rows.kwargs_)
+        return mcmc.get_samples()
+
+    right = sampled(rows.model_)
+    assert rows.check(right).verdict == "use the draws"
+    # the weights are forgotten
+    assert rows.check(sampled(model)).verdict == "refuse"
+    # weights around the whole model scale its priors as well
+    prior_too = handlers.scale(model, scale=jnp.asarray(50.0))
+    assert rows.check(sampled(prior_too)).verdict == "refuse"
+    # the logarithm of the scale for the scale
+    wrong = dict(right, sigma=np.log(right["sigma"]) - 1)
+    with pytest.raises(ValueError, match=r"outside of the support .*sigma"):
+        rows.check(wrong)
+    with pytest.raises(ValueError, match=r"none of \['sigma'\]"):
+        rows.check({"beta": right["beta"]})
+    with pytest.raises(ValueError, match="draws of beta must have shape"):
+        rows.check(dict(right, beta=right["beta"][:, :2]))
+    with pytest.raises(TypeError, match="draws must be a dict"):
+        rows.check([1, 2, 3])

@@ -1,0 +1,285 @@
+"""Rows of PyMC's models: no line of likelihood, the density that samplers see, mistakes told."""
+
+import numpy as np
+import pytest
+
+pm = pytest.importorskip("pymc")
+
+from handful.matching import from_pymc
+from handful.matching.likelihood_sums import LikelihoodSums
+from handful.matching.pilot import find_pilot
+from scipy.special import expit
+
+N = 1500
+
+
+def regressors(seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(N, 3))
+    return rng, X, X @ [0.8, -0.5, 0.3]
+
+
+def linear():
+    rng, X, eta = regressors()
+    beta = pm.Normal("beta", 0, 1, shape=3)
+    sigma = pm.HalfNormal("sigma", 2)
+    mu = pm.Deterministic("mu", pm.math.dot(X, beta))
+    pm.Normal("y", mu, sigma, observed=eta + rng.normal(size=N))
+
+
+def student():
+    rng, X, eta = regressors()
+    beta = pm.Normal("beta", 0, 1, shape=3)
+    sigma = pm.HalfCauchy("sigma", 1)
+    nu = pm.Gamma("nu", 2, 0.1)
+    data = pm.Data("X", X)
+    pm.StudentT("y", nu=nu, mu=data @ beta, sigma=sigma, observed=eta + rng.standard_t(4, size=N))
+
+
+def exposed_counts():
+    rng, X, eta = regressors()
+    exposure = rng.uniform(0.5, 2, N)
+    beta = [pm.Normal(f"beta{k}", 0, 1) for k in range(3)]
+    rate = exposure * pm.math.exp(sum(b * X[:, k] for k, b in enumerate(beta)))
+    pm.Poisson("y", rate, observed=rng.poisson(exposure * np.exp(eta)))
+
+
+def overdispersed():
+    rng, X, eta = regressors()
+    beta = pm.MvNormal("beta", np.zeros(3), np.eye(3))
+    size = pm.LogNormal("size", 0, 1)
+    y = rng.negative_binomial(2, 1 / (1 + np.exp(eta) / 2))
+    pm.NegativeBinomial("y", mu=pm.math.exp(X @ beta), alpha=size, observed=y)
+
+
+def zero_inflated():
+    rng, X, eta = regressors()
+    beta = pm.Normal("beta", 0, 1, shape=3)
+    share = pm.Beta("share", 1, 1)
+    y = rng.poisson(np.exp(eta)) * (rng.random(N) < 0.7)
+    pm.ZeroInflatedPoisson("y", share, pm.math.exp(X @ beta), observed=y)
+
+
+def grouped():
+    rng, X, eta = regressors()
+    g = rng.integers(0, 8, N)
+    y = (rng.random(N) < expit(eta + 0.7 * rng.normal(size=8)[g])).astype(int)
+    beta = pm.Normal("beta", 0, 1, shape=3)
+    tau = pm.HalfNormal("tau", 1)
+    z = pm.Normal("z", 0, 1, shape=8)
+    pm.Bernoulli("y", logit_p=X @ beta + tau * z[g], observed=y)
+
+
+def ordinal():
+    rng, X, eta = regressors()
+    y = np.searchsorted([-1.0, 1.0], eta + rng.logistic(size=N))
+    beta = pm.Normal("beta", 0, 1, shape=3)
+    ordered = pm.distributions.transforms.ordered
+    cuts = pm.Normal("cuts", 0, 2, shape=2, transform=ordered, initval=[-1, 1])
+    pm.OrderedLogistic("y", eta=X @ beta, cutpoints=cuts, observed=y, compute_p=False)
+
+
+def censored():
+    """A potential with an entry a row."""
+    rng, X, eta = regressors()
+    time = np.exp(eta) * rng.weibull(1.5, N)
+    event = (time < 2.0).astype(float)
+    time = np.minimum(time, 2.0)
+    beta = pm.Normal("beta", 0, 1, shape=3)
+    shape = pm.Gamma("shape", 2, 1)
+    z = shape * (np.log(time) - X @ beta)
+    pm.Potential("y", event * (pm.math.log(shape) + z - np.log(time)) - pm.math.exp(z))
+
+
+def two_clusters():
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(N) < 0.4, rng.normal(-1.5, 0.8, N), rng.normal(1, 0.8, N))
+    share = pm.Dirichlet("share", np.ones(2))
+    ordered = pm.distributions.transforms.ordered
+    means = pm.Normal("means", 0, 2, shape=2, transform=ordered, initval=[-1, 1])
+    sigma = pm.HalfNormal("sigma", 1)
+    pm.NormalMixture("y", share, means, sigma, observed=y)
+
+
+def several_sites():
+    """Two observed variables, one of two columns, a potential of the prior, and bounds that are
+    variables."""
+    rng, X, eta = regressors()
+    top = pm.Exponential("top", 0.2)
+    beta = pm.Normal("beta", 0, 1, shape=3)
+    sigma = pm.Uniform("sigma", 0, 3 + top)
+    pm.Normal("before", beta[0], 1.0, observed=0.3)
+    pm.Potential("penalty", -0.1 * beta[1] ** 2)
+    mu = X @ beta
+    pm.Normal("y", mu, sigma, observed=eta + rng.normal(size=N))
+    pairs = eta[:, None] + 2 * rng.normal(size=(N, 2))
+    pm.Normal("pairs", mu[:, None], 2.0, observed=pairs)
+
+
+TEN = [
+    linear,
+    student,
+    exposed_counts,
+    overdispersed,
+    zero_inflated,
+    grouped,
+    ordinal,
+    censored,
+    two_clusters,
+    several_sites,
+]
+
+
+def chain(rows, n=400):
+    """Draws, shape (n, p), of the posterior on the rows, unconstrained, by short chains."""
+    written = rows._written
+    numbers = np.arange(written.n, dtype=float)[:, None]
+    every = LikelihoodSums(written, numbers, None, np.ones(written.n))
+    few = every.restricted(rows.indices_, rows.weights_)
+    pilot, log_prior, _ = find_pilot(few, written.prior, None)
+    return pilot.chain(lambda t: few.sums(t) + log_prior(t), n, np.random.default_rng(1))
+
+
+def of_model(model, theta):
+    """Log densities that a sampler of PyMC sees, at unconstrained parameters (K, p)."""
+    density = model.compile_logp()
+    point = model.initial_point()
+    found = []
+    for one in theta:
+        at = {}
+        start = 0
+        for variable in model.continuous_value_vars:
+            shape = np.shape(point[variable.name])
+            size = int(np.prod(shape))
+            at[variable.name] = one[start : start + size].reshape(shape)
+            start += size
+        found.append(float(density(at)))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("written", TEN)
+def test_ten_models_get_their_rows_without_a_line_of_likelihood(written):
+    with pm.Model() as model:
+        written()
+    rows = from_pymc(model, random_state=0)
+    assert len(rows.indices_) < N / 3
+    # the chosen rows alone are in the model
+    assert rows._written.slices
+    theta = rows.coreset_.modes_[0] + 0.1 * np.random.default_rng(0).normal(
+        size=(3, rows._written.p)
+    )
+    values = rows.log_likelihood(theta)
+    prior = rows._written.prior(theta)
+    np.testing.assert_allclose(values.sum(1) + prior, of_model(model, theta), rtol=1e-6)
+    np.testing.assert_allclose(
+        values[:, rows.indices_] @ rows.weights_ + prior, of_model(rows.model_, theta), rtol=1e-6
+    )
+    # back and forth
+    named = rows._written.constrained(theta[0])
+    np.testing.assert_allclose(
+        rows._written.flat({name: np.array([value]) for name, value in named.items()})[0],
+        theta[0],
+        atol=1e-6,
+    )
+    report = rows.check(chain(rows))
+    assert report.variance < 0.01
+    assert report.verdict == "use the draws"
+
+
+def test_draws_of_pymc_are_checked_as_they_are_and_mistakes_are_told():
+    with pm.Model() as model:
+        linear()
+    rows = from_pymc(model, random_state=0)
+
+    def sampled(model):
+        with model:
+            return pm.sample(
+                600,
+                tune=400,
+                chains=2,
+                cores=1,
+                random_seed=1,
+                progressbar=False,
+                initvals=rows.start_,
+                compute_convergence_checks=False,
+            )
+
+    right = sampled(rows.model_)
+    assert "mu" not in right.posterior
+    report = rows.check(right)
+    assert report.verdict == "use the draws"
+    by_name = {name: right.posterior[name].values for name in ("beta", "sigma")}
+    assert rows.check(by_name).variance == report.variance
+    # the weights are forgotten
+    with pm.Model() as forgotten:
+        beta = pm.Normal("beta", 0, 1, shape=3)
+        sigma = pm.HalfNormal("sigma", 2)
+        rng, X, eta = regressors()
+        y = eta + rng.normal(size=N)
+        pm.Normal("y", X[rows.indices_] @ beta, sigma, observed=y[rows.indices_])
+    assert rows.check(sampled(forgotten)).verdict == "refuse"
+    # another prior
+    with rows.model_:
+        pm.Potential("by mistake", -200 * (rows.model_["beta"] ** 2).sum())
+    assert rows.check(sampled(rows.model_)).verdict == "refuse"
+    # the logarithm of the scale for the scale
+    by_name["sigma"] = np.log(by_name["sigma"]) - 1
+    with pytest.raises(ValueError, match="outside of the support"):
+        rows.check(by_name)
+
+
+def test_a_model_that_looks_at_all_its_rows_is_right_and_slow():
+    rng, X, eta = regressors()
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0, 1)
+        data = pm.Data("x", X[:, 0])
+        x = (data - data.mean()) / data.std()
+        pm.Normal("y", beta * x, 1.0, observed=eta + rng.normal(size=N))
+    rows = from_pymc(model, random_state=0)
+    assert not rows._written.slices
+    theta = np.array([[0.7], [0.9]])
+    values = rows.log_likelihood(theta)
+    prior = rows._written.prior(theta)
+    np.testing.assert_allclose(values.sum(1) + prior, of_model(model, theta), rtol=1e-9)
+    np.testing.assert_allclose(
+        values[:, rows.indices_] @ rows.weights_ + prior, of_model(rows.model_, theta), rtol=1e-9
+    )
+
+
+def test_what_has_no_rows_is_refused_with_the_reason():
+    rng, X, eta = regressors()
+    y = eta + rng.normal(size=N)
+
+    def latent_by_row():
+        z = pm.Normal("z", 0, 1, shape=N)
+        pm.Normal("y", z, 1, observed=y)
+
+    def discrete():
+        k = pm.Bernoulli("k", 0.5)
+        pm.Normal("y", k, 1, observed=y)
+
+    def subsampled():
+        b = pm.Normal("b", 0, 1)
+        part = pm.Minibatch(y, batch_size=100)
+        pm.Normal("y", b, 1, observed=part, total_size=N)
+
+    def summed():
+        b = pm.Normal("b", 0, 1)
+        pm.Normal("x", b, 1, observed=X[:, 0])
+        pm.Potential("total", -0.5 * ((y - b) ** 2).sum())
+
+    def nothing_observed():
+        pm.Normal("b", 0, 1)
+
+    said = {
+        latent_by_row: "latent variable 'z' of shape .* one for each row",
+        discrete: r"latent variables \['k'\] are discrete: sum them out",
+        subsampled: "variable 'y' takes a subsample",
+        summed: "term 'total' is of all 1500 rows together",
+        nothing_observed: "no observed variable or potential",
+    }
+    for written, words in said.items():
+        with pm.Model() as model:
+            written()
+        with pytest.raises(ValueError, match=words):
+            from_pymc(model)
