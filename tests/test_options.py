@@ -4,13 +4,21 @@
 import inspect
 import pickle
 from dataclasses import KW_ONLY
+from importlib import import_module
+from inspect import isclass
+from pkgutil import walk_packages
 from typing import Annotated, Any, ClassVar, Literal
 
+import handful
+import numpy as np
 import pytest
 from handful import CoresetEstimator, KCenter, LeastSquares, LinearSVM, Logistic
+from handful.active import ActiveLoop
+from handful.baselines import KMeansPlusPlus
 from handful.coreset import Selector
 from handful.matching import Poisson
 from handful.options import Count, NonNegative, Options, check_options, number
+from handful.sampling import FixedMixture, MixtureSampler
 from sklearn.base import clone
 
 
@@ -113,8 +121,52 @@ def test_a_class_that_writes_its_init_keeps_it():
             lambda: CoresetEstimator(KCenter()),
             "CoresetEstimator missing a required argument: 'estimator'",
         ),
+        (
+            lambda: MixtureSampler(np.ones((1, 3)) / 3, batchsize=2),
+            r"MixtureSampler got .*'batchsize'; did you mean batch_size\?. The options of Mix",
+        ),
+        (
+            lambda: FixedMixture(labels=[0, 1]),
+            r"FixedMixture .*; group_components\(labels\) are probabilities",
+        ),
+        (lambda: MixtureSampler(), "MixtureSampler missing a required argument: 'probabil"),
+        (lambda: ActiveLoop(min, rows=9, classes="ab"), "ActiveLoop .*number of points is n_pool"),
+        (
+            lambda: ActiveLoop(min, n_pool=9, classes="ab", answers="a.json"),
+            "ActiveLoop got .*'answers'; the file of answers is path. The options of ActiveLoop",
+        ),
+        (
+            lambda: ActiveLoop(min, n_pools=9, classes="ab"),
+            r"ActiveLoop .*; did you mean n_pool\?",
+        ),
+        (lambda: KMeansPlusPlus(siz=3), r"KMeansPlusPlus got .*'siz'; did you mean size\?"),
     ],
 )
 def test_an_option_that_is_none_is_named_with_the_class_and_what_takes_its_place(make, message):
     with pytest.raises(TypeError, match=message):
         make()
+
+
+# What comes out of the library is made by it, and not by hand.
+RESULTS = {"Coreset", "Dataset", "DrawsReport", "Recovery"}
+
+
+def public_classes():
+    """Every class of a public name of the library, by name; those of exceptions left out."""
+    modules = [import_module(found.name) for found in walk_packages(handful.__path__, "handful.")]
+    named = [
+        (name, getattr(module, name))
+        for module in (handful, *modules)
+        for name in getattr(module, "__all__", ())
+    ]
+    return {
+        name: thing
+        for name, thing in named
+        if isclass(thing) and not issubclass(thing, BaseException) and name not in RESULTS
+    }
+
+
+@pytest.mark.parametrize(("name", "kind"), sorted(public_classes().items()))
+def test_every_public_class_names_its_options_where_one_is_none_of_them(name, kind):
+    with pytest.raises(TypeError, match=f"{name} .*The options of {name} are "):
+        kind(no_such_option=1)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
+from difflib import get_close_matches
 from functools import partial, wraps
 from inspect import get_annotations, signature
 from types import NoneType, UnionType
@@ -67,13 +68,20 @@ class Options(BaseEstimator):
             with suppress(NameError):
                 cls.__init__.__annotations__ = get_type_hints(cls.__init__) | {"return": None}
             if not own:
-                cls.__init__ = _explained(cls.__init__)
+                cls.__init__ = explained(cls.__init__)
         super().__init_subclass__(**given)
 
 
-def _explained(init):
-    # The `__init__` of a dataclass whose TypeErrors name the class and its options, not the base
-    # that declares them.
+Method = TypeVar("Method", bound=Callable[..., object])
+
+
+def explained(init: Method) -> Method:
+    """An `__init__` whose TypeErrors name the class and its options, and what was meant by one that
+    it does not have.
+
+    That is what the class says of the name in `_elsewhere`, else the option that is spelt most like
+    it.
+    """
     form = signature(init)
 
     @wraps(init)
@@ -81,18 +89,24 @@ def _explained(init):
         try:
             form.bind(self, *args, **options)
         except TypeError as error:
-            way_out = [f"; {self._elsewhere[name]}" for name in options if name in self._elsewhere]
-            known = ", ".join(name for name in form.parameters if name != "self")
+            known = [name for name in form.parameters if name != "self"]
+            elsewhere = getattr(self, "_elsewhere", {})
+            way_out = [_meant(name, known, elsewhere) for name in options if name not in known]
             name = type(self).__name__
             raise TypeError(
-                f"{name} {error}{''.join(way_out)}. The options of {name} are {known}."
+                f"{name} {error}{''.join(way_out)}. The options of {name} are {', '.join(known)}."
             ) from None
         init(self, *args, **options)
 
-    return __init__
+    return cast(Method, __init__)
 
 
-Method = TypeVar("Method", bound=Callable[..., object])
+def _meant(name, known, elsewhere):
+    # The end of a message on an option that a class does not have, "" where nothing is like it.
+    if name in elsewhere:
+        return f"; {elsewhere[name]}"
+    near = get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 @contextmanager

@@ -22,6 +22,19 @@ def read_scaled_table(path, entry, *, least, greatest, **options):
     return X, *y
 
 
+def read_parquet(path, entry, *, member, label, drop=()):
+    """A parquet file that is a `member` of a zip, such as a wheel: X, its columns of numbers but
+    `label` and those in `drop`, and y."""
+    from pyarrow import parquet
+
+    with zipfile.ZipFile(path) as archive:
+        table = parquet.read_table(io.BytesIO(archive.read(member)))
+    columns = [name for name in table.schema.names if name not in (label, *drop)]
+    X = np.column_stack([table[name].to_numpy() for name in columns])
+    # A negative zero becomes zero.
+    return X + 0.0, table[label].to_numpy()
+
+
 def read_matlab(path, entry):
     """A MATLAB file of a sparse X and of signs y: X dense, and y as 0 and 1."""
     file = loadmat(path)

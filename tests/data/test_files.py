@@ -3,6 +3,7 @@
 
 import functools
 import gzip
+import io
 import pickle
 import socket
 import sys
@@ -15,9 +16,11 @@ import numpy as np
 import pytest
 from handful.data import MissingDataError, files, load
 from handful.data.files import BadFileError
+from handful.data.formats import read_npz
 from handful.data.loaders import status
 from handful.data.registry import ENTRIES, Entry
 from published import as_cifar, as_csv, as_idx, as_libsvm, as_spoken_digits, as_tar, as_wave, as_zip
+from pyarrow import parquet, table
 from scipy.io import savemat
 from scipy.sparse import csr_array
 
@@ -62,6 +65,13 @@ def _matlab(tmp):
     return (tmp / "m.mat").read_bytes()
 
 
+def _parquet():
+    columns = {"ID": np.arange(len(Y4))} | dict(zip("abcd", X4.T)) | {"Y": Y4}
+    file = io.BytesIO()
+    parquet.write_table(table(columns), file, compression="brotli")
+    return file.getvalue()
+
+
 # format -> registry's facts, the originals, the arrays that they give
 FORMATS = {
     "libsvm": (
@@ -103,6 +113,11 @@ FORMATS = {
             )
         },
         {"X": WHOLE.astype(np.int16), "y": np.abs(Y4)},
+    ),
+    "parquet in a zip": (
+        dict(features=4, options=dict(member="t.parquet", drop=["ID"], label="Y")),
+        {"tiny.whl": as_zip({"readme.txt": b"not this", "t.parquet": _parquet()})},
+        {"X": X4, "y": Y4},
     ),
     "matlab": (dict(features=4), {"tiny.mat": _matlab}, {"X": X4, "y": (Y4 > 0).astype(int)}),
     "cifar-binary": (
@@ -146,6 +161,7 @@ READERS = {
     case: f"handful_papers.readers:read_{name}"
     for case, name in (
         ("table, scaled", "scaled_table"),
+        ("parquet in a zip", "parquet"),
         ("matlab", "matlab"),
         ("spoken-digits", "spoken_digits"),
         ("speech-commands", "speech_commands"),
@@ -420,3 +436,11 @@ def test_the_coded_images_come_back_as_they_were(home, register):
     )
     register("cifar-binary", "http://127.0.0.1:9", sha256=checksum)
     same(load("tiny"), FORMATS["cifar-binary"][2])
+
+
+def test_features_of_two_decimals_come_back_from_their_hundredths(tmp_path):
+    X = np.round(X4, 2)
+    np.savez(tmp_path / "tiny.npz", hundredths=np.rint(100 * X).astype(np.int32), y=Y4)
+    arrays = read_npz(tmp_path / "tiny.npz", None)
+    assert sorted(arrays) == ["X", "y"]
+    np.testing.assert_array_equal(arrays["X"], X)

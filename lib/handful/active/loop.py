@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from handful.checks import check_integer
+from handful.options import explained
 
 VERSION = 1
 
@@ -50,6 +51,17 @@ class ActiveLoop:
     30
     """
 
+    _elsewhere = {
+        "rows": "the number of points is n_pool",
+        "n_rows": "the number of points is n_pool",
+        "labels": "the labels that may be given are classes",
+        "names": "the labels that may be given are classes",
+        "answers": "the file of answers is path",
+        "file": "the file of answers is path",
+        "query": "the function that gives the next points is propose",
+    }
+
+    @explained
     def __init__(self, propose, *, n_pool, classes, batch_size=10, path=None):
         check_integer("n_pool", n_pool)
         check_integer("batch_size", batch_size, most=n_pool, why="the pool has no more points")

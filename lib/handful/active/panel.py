@@ -7,6 +7,8 @@ from html import escape
 import numpy as np
 from scipy.io import wavfile
 
+from handful.options import explained
+
 # without and with an answer
 TICKS = "·✓"
 # no class equals it, whatever classes are called
@@ -34,6 +36,7 @@ class LabellingPanel:
     widget : ipywidgets.VBox, which JupyterLab shows
     """
 
+    @explained
     def __init__(self, loop, sound, sampling_rate, *, pictures=None, names=None):
         try:
             import ipywidgets

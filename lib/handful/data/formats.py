@@ -29,7 +29,8 @@ READ_ERRORS = (
 
 
 def read_npz(path, entry):
-    """A ready-made file, as a dict of its arrays: CIFAR-10 decoded, speakers by name.
+    """A ready-made file, as a dict of its arrays: CIFAR-10 decoded, speakers by name, features from
+    their hundredths.
 
     CIFAR-10 is there as uint8 planes (R-G, G, B-G), each differenced along rows and along columns,
     all modulo 256, which compresses well; the result has 1,024 values each of red, green and blue a
@@ -39,6 +40,8 @@ def read_npz(path, entry):
         arrays = dict(file)
     if "speaker_names" in arrays:
         arrays["speaker"] = arrays.pop("speaker_names")[arrays["speaker"]]
+    if "hundredths" in arrays:
+        arrays["X"] = arrays.pop("hundredths") / 100
     for name in [name for name in arrays if name.startswith("D_")]:
         planes = np.cumsum(
             np.cumsum(arrays.pop(name), axis=3, dtype=np.uint8), axis=2, dtype=np.uint8

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import numpy as np
 
-from handful.options import Positive, number
+from handful.options import Positive, explained, number
 from handful.sampling.sampler import Sampler
 from handful.sampling.tree import build_tree, draw_leaves, leaves_of, set_leaves
 
@@ -45,6 +45,7 @@ class BanditSampler(Sampler):
 
     _state = (*Sampler._state, "regularisation", "_tree")
 
+    @explained
     def __init__(
         self, n, *, theta=0.3, regularisation=None, batch_size=100, random_state=None
     ) -> None:

@@ -7,6 +7,7 @@ from scipy.special import gammaln, xlogy
 
 from handful.checks import as_generator, check_integer, check_number, check_rows
 from handful.linalg import alias_records, draw_alias
+from handful.options import explained
 from handful.sampling.state import Stateful
 
 # The largest share of the greatest eigenvalue that counts as rounding, however coarse the type is
@@ -158,6 +159,7 @@ class KDPP(Stateful):
     _state = ("rng",)
     _same = ("n", "k")
 
+    @explained
     def __init__(self, X, k, *, shift=0.0, random_state=None) -> None:
         X = np.ascontiguousarray(check_rows(X), dtype=np.float64)
         n = len(X)

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from handful.linalg import alias_records, draw_alias
-from handful.options import Positive
+from handful.options import Positive, explained
 from handful.sampling.components import check_probabilities
 from handful.sampling.online_newton import Learning, Mixed, NewtonLearner, check_mixture_weights
 from handful.sampling.sampler import Sampler
@@ -79,9 +79,18 @@ class FixedMixture(Mixed, Sampler):
         for rows that are not distributions, points that could not be drawn, a batch larger than n
     """
 
+    _elsewhere = {
+        "components": "the distributions are probabilities, one a row",
+        "labels": "group_components(labels) are probabilities",
+        "groups": "group_components(groups) are probabilities",
+        "rows": "probabilities have a column for each row, batch_size rows a batch",
+        "n": "probabilities have a column for each point",
+    }
+
     _state = (*Sampler._state, "_replaced")
     _same = (*Sampler._same, "k")
 
+    @explained
     def __init__(
         self,
         probabilities: Table,
@@ -212,6 +221,7 @@ class MixtureSampler(Learning, FixedMixture):
 
     _state = (*FixedMixture._state, "_learner")
 
+    @explained
     def __init__(
         self,
         probabilities: Table,

@@ -4,6 +4,7 @@
 import numpy as np
 
 from handful.checks import LARGEST, check_integer
+from handful.options import explained
 from handful.sampling.online_newton import Learning, NewtonLearner, check_mixture_weights
 from handful.sampling.sampler import Sampler, as_vector
 from handful.sampling.tree import build_tree, draw_leaves, leaves_of, set_leaves
@@ -52,6 +53,7 @@ class PrioritizedReplay(Learning, Sampler):
     _state = (*Sampler._state, *_places, "_greatest", "_tree", "_learner")
     _same = ("capacity", "batch_size")
 
+    @explained
     def __init__(
         self,
         capacity,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from handful.checks import as_generator
-from handful.options import Count, check_options
+from handful.options import Count, check_options, explained
 from handful.rows import check_in_memory
 from handful.sampling.state import Stateful
 from handful.tables import as_array
@@ -201,6 +201,7 @@ class UniformSampler(Sampler):
     random_state : int, Generator, RandomState or None
     """
 
+    @explained
     def __init__(self, n: int, *, batch_size: int = 100, random_state: Seed = None) -> None:
         super().__init__(n, batch_size=batch_size, random_state=random_state)
 

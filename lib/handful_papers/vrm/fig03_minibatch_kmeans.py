@@ -30,12 +30,14 @@ def split(X, *, rng, n_pca=None):
     Returns
     -------
     X_train, X_test : float64 arrays; centred, scaled and projected by the training part's
-        statistics
+        statistics; the features as they are where `n_pca` is 0
     """
     order = rng.permutation(len(X))
     n_train = round(0.8 * len(X))
     train = X[order[:n_train]].astype(np.float64)
     test = X[order[n_train:]].astype(np.float64)
+    if n_pca == 0:
+        return train, test
     if n_pca is not None:
         pca = PCA(n_pca, random_state=0).fit(train)
         return tuple(np.ascontiguousarray(pca.transform(part)) for part in (train, test))
@@ -215,7 +217,8 @@ def start_rows(
     dataset : str
     seed : int, of split and start; `first`, that of the first start and of the draw of rows
     n_runs : int, runs of each method
-    pca : dict, data set -> principal components to keep; the others are standardised
+    pca : dict, data set -> principal components to keep, 0 for the features as they are; the others
+        are standardised
     n_max, n_clusters, batch_size, n_components, n_steps : as in `read_rows` and `run`
     grids : dict, method -> `grid` of `tuned`; the others keep their sampler's defaults
 
