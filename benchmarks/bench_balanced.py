@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
 
 N = 4000
-SIZES = [100, 400]
+SIZES = [100, 300]
 SEEDS = 10
 CLASSES = (
     "breast_cancer",
