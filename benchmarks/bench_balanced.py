@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 N = 4000
 SIZES = [100, 300]
-SEEDS = 10
+SEEDS = 6
 CLASSES = (
     "breast_cancer",
     "digits",
@@ -29,7 +29,7 @@ CLASSES = (
     "skin_nonskin",
     "covtype_subset",
 )
-TREES = dict(n_estimators=30, min_samples_leaf=3, random_state=0)
+TREES = dict(n_estimators=20, min_samples_leaf=3, random_state=0)
 LEARNERS = {
     "classes": {
         "linear": LogisticRegression(C=1.0, max_iter=2000),
