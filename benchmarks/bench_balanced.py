@@ -17,8 +17,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
 
 N = 4000
-SIZES = [100, 400]
-SEEDS = 10
+SIZES = [100, 300]
+SEEDS = 6
 CLASSES = (
     "breast_cancer",
     "digits",
@@ -29,7 +29,10 @@ CLASSES = (
     "skin_nonskin",
     "covtype_subset",
 )
-TREES = dict(n_estimators=30, min_samples_leaf=3, random_state=0)
+# size, values of each column of words, columns of numbers
+OFF = [(50, [3, 4], 0), (50, [], 10), (50, [3, 4], 4), (100, [3, 4, 5], 5), (50, [], 24)]
+TABLES = 40
+TREES = dict(n_estimators=20, min_samples_leaf=3, random_state=0)
 LEARNERS = {
     "classes": {
         "linear": LogisticRegression(C=1.0, max_iter=2000),
@@ -65,8 +68,34 @@ def interval(values):
     return student.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5
 
 
+def rows_off(rng, n, size, n_values, n_numbers):
+    """How many rows of the sample the worst total of a random table is off by.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    n, size : int, rows of the table and of the sample
+    n_values : list of int, a column of words with so many values each
+    n_numbers : int, columns of numbers
+    """
+    shares = [np.eye(k)[rng.choice(k, n, p=rng.dirichlet(np.full(k, 3.0)))] for k in n_values]
+    numbers = rng.normal(size=(n, n_numbers))
+    numbers = (numbers - numbers.mean(axis=0)) / np.abs(numbers).max(axis=0)
+    table = np.column_stack([*shares, numbers])
+    draw = BalancedCoreset(size, by=lambda X: X, random_state=rng).fit(table)
+    totals = draw.weights_ @ table[draw.indices_] - table.sum(axis=0)
+    return np.abs(totals).max() * size / n
+
+
 def main():
     bench = Bench("balanced", "Balanced draws beside stratified and uniform ones")
+    for size, n_values, n_numbers in OFF:
+        rng = np.random.default_rng(0)
+        off = [rows_off(rng, 2000, size, n_values, n_numbers) for _ in range(TABLES)]
+        case = f"random tables, m = {size}: words of {n_values} values, {n_numbers} numbers"
+        within = 100 * np.mean(np.array(off) <= 1 + 1e-9)
+        bench.value(case, "every total within one row", within, unit="% of 40 draws")
+        bench.value(case, "worst total of all draws", max(off), unit="rows")
     leads = {}
     for table, kind, X, y in tables():
         for learner, estimator in LEARNERS[kind].items():
