@@ -5,7 +5,7 @@ import pytest
 from handful import KCenter, UniformCoreset
 from handful.blocks import Blocks, uniform_rows
 from handful.coreset import SizedSelector
-from handful.plans import ChooseAgain, Compress, DrawShares
+from handful.plans import Compress, DrawShares
 
 N = 600
 ROWS = 200
@@ -50,16 +50,6 @@ def test_what_is_compressed_is_chosen_from_a_uniform_sample_as_large_as_a_block(
     by_hand = Plain(20, random_state=0).fit(sample.X, sample_weight=sample.weight)
     np.testing.assert_array_equal(found.indices_, sample.ids[by_hand.indices_])
     np.testing.assert_array_equal(found.weights_, by_hand.weights_)
-
-
-def test_a_choice_of_fewer_rows_than_a_model_needs_is_one_from_a_sample(X):
-    few = planned(ChooseAgain(size_per_column=11)).fit(Blocks(X, rows=ROWS))
-    enough = planned(ChooseAgain(size_per_column=10)).fit(Blocks(X, rows=ROWS))
-    rng = np.random.default_rng(0)
-    rng.integers(2**31 - 1)
-    sample = uniform_rows(Blocks(X, rows=ROWS), ROWS, rng)
-    assert set(few.indices_) <= set(sample.ids)
-    assert not set(enough.indices_) <= set(sample.ids)
 
 
 def test_a_center_stands_for_the_rows_around_it_in_its_block_and_counts_alike_in_the_end(X):

@@ -68,7 +68,8 @@ def unrolled(
     dtype = model.A.dtype
     n, p = A.shape
     lr = dtype.type(learning_rate)
-    decay = 1 - dtype.type(learning_rate) * model.l2
+    penalty = problem.l2 * model.linear.penalised(model.d)[:p, None]
+    decay = 1 - lr * penalty.astype(dtype)
     scores = np.zeros((n, len(model.A_test)), dtype=dtype)
     for _ in range(n_replays):
         W = np.zeros((p, k), dtype)
