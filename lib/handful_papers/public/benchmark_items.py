@@ -14,12 +14,13 @@ from sklearn.linear_model import RidgeCV
 MADE = "made"
 INTERPOLATION = "interpolation"
 EXTRAPOLATION = "extrapolation"
-# of the regression of a model's answers on those of the others: alpha of benchmark-prediction
+# The penalty of the regression of a model's answers on those of the others, as in
+# benchmark-prediction.
 ALPHA = 10.0
 LEVEL = 0.95
-# a few lines each, at as many questions and under the same regression
+# A few lines each, at as many questions and under the same regression.
 ALTERNATIVES = ("aipw", "strata")
-# of k-medoids, which settles in fewer
+# Rounds of k-medoids, which settles in fewer.
 ROUNDS = 30
 
 
@@ -32,8 +33,10 @@ def scores(dataset):
     if dataset == MADE:
         rng = np.random.default_rng(0)
         ability = rng.normal(0.5, 1.0, size=(60, 1))
-        skills = rng.normal(0.0, 0.7, size=(60, 3)) @ rng.normal(0.0, 0.7, size=(3, 300))
-        chance = 1 / (1 + np.exp(rng.normal(size=300) - ability - skills))
+        of_models = rng.normal(0.0, 0.7, size=(60, 3))
+        skills = of_models @ rng.normal(0.0, 0.7, size=(3, 300))
+        difficulty = rng.normal(size=300)
+        chance = 1 / (1 + np.exp(difficulty - ability - skills))
         return (rng.random((60, 300)) < chance).astype(float)
     found = load("benchmark_scores").extra[dataset].astype(float)
     return found[found.any(axis=1)]
@@ -52,9 +55,12 @@ def models(full, split, rng):
     n = len(full)
     if split == INTERPOLATION:
         judged = rng.permutation(n)[: int(0.25 * n)]
-        return np.setdiff1d(np.arange(n), judged), judged
+        known = np.setdiff1d(np.arange(n), judged)
+        return known, judged
     order = np.argsort(full.mean(axis=1))
-    return order[: int(0.5 * n)], order[-int(0.3 * n) :]
+    worse = order[: int(0.5 * n)]
+    best = order[-int(0.3 * n) :]
+    return worse, best
 
 
 def components(known, k):
@@ -70,8 +76,9 @@ def components(known, k):
     float array, shape (questions, 1 + k)
     """
     centred = known.T - known.mean(axis=1)
-    left = np.linalg.svd(centred, full_matrices=False)[0]
-    return np.column_stack([known.mean(axis=0), left[:, :k] * np.sqrt(len(left))])
+    left, _, _ = np.linalg.svd(centred, full_matrices=False)
+    leading = left[:, :k] * np.sqrt(len(left))
+    return np.column_stack([known.mean(axis=0), leading])
 
 
 def anchors(known, size, rng):
@@ -138,10 +145,19 @@ def regression_estimate(known, answers, chosen):
 def standard_error(values, n_questions):
     """Of the mean of each row's values as that of all questions, drawn without repetition."""
     size = values.shape[1]
-    return values.std(axis=1, ddof=1) * np.sqrt((1 - size / n_questions) / size)
+    share = (1 - size / n_questions) / size
+    return values.std(axis=1, ddof=1) * np.sqrt(share)
 
 
-def estimates(full, split, seed, *, size, n_components, more):
+def estimates(
+    full,
+    split,
+    seed,
+    *,
+    size,
+    n_components,
+    more,
+):
     """How each method judges: method -> accuracies, their standard errors or None, CPU seconds to
     choose."""
     rng = np.random.default_rng(seed)
@@ -158,7 +174,13 @@ def estimates(full, split, seed, *, size, n_components, more):
     start = time.process_time()
     chosen = order[:size]
     answers = judged[:, chosen]
-    keep("sample", chosen, answers.mean(axis=1), start, standard_error(answers, n_questions))
+    keep(
+        "sample",
+        chosen,
+        answers.mean(axis=1),
+        start,
+        standard_error(answers, n_questions),
+    )
     start = time.process_time()
     learnt = RidgeCV().fit(known[:, chosen], known.mean(axis=1))
     keep("learn", chosen, learnt.predict(answers), start)
@@ -194,7 +216,15 @@ def timed_regression(known, judged, chosen, start):
     return estimated, start, error
 
 
-def item_rows(dataset, split, seed, *, size, n_components, more):
+def item_rows(
+    dataset,
+    split,
+    seed,
+    *,
+    size,
+    n_components,
+    more,
+):
     """A row for each method: its mean error over the judged models, in points of accuracy.
 
     Parameters
@@ -207,16 +237,35 @@ def item_rows(dataset, split, seed, *, size, n_components, more):
     more : list of int, other numbers of questions for the random draw
     """
     full = scores(dataset)
-    truth, found = estimates(full, split, seed, size=size, n_components=n_components, more=more)
+    truth, found = estimates(
+        full,
+        split,
+        seed,
+        size=size,
+        n_components=n_components,
+        more=more,
+    )
     rows = []
     for method, (estimated, error, seconds, n_asked) in found.items():
         gaps = np.abs(estimated - truth)
-        row = dict(dataset=dataset, split=split, method=method, m=n_asked)
+        row = dict(
+            dataset=dataset,
+            split=split,
+            method=method,
+            m=n_asked,
+        )
         row |= dict(gap=100 * gaps.mean(), bias=100 * (estimated - truth).mean())
         if error is not None:
             half = student.ppf((1 + LEVEL) / 2, n_asked - 1) * error
             row |= dict(covered=(gaps <= half).mean(), half=100 * half.mean())
-        rows.append(row | dict(models=len(truth), questions=full.shape[1], seconds=seconds))
+        rows.append(
+            row
+            | dict(
+                models=len(truth),
+                questions=full.shape[1],
+                seconds=seconds,
+            )
+        )
     return rows
 
 
@@ -226,7 +275,11 @@ def item_rows(dataset, split, seed, *, size, n_components, more):
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     rows = run.rows
-    gaps = rows.pivot(index=["split", "dataset", "seed"], columns="method", values="gap")
+    gaps = rows.pivot(
+        index=["split", "dataset", "seed"],
+        columns="method",
+        values="gap",
+    )
     means = gaps.groupby(["split", "seed"]).mean()
     covered = rows[rows.method == "balanced"].groupby(["split", "seed"]).covered.mean()
     extrapolated = gaps.loc[EXTRAPOLATION]

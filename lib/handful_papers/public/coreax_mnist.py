@@ -177,7 +177,11 @@ def train(
     valid = [torch.from_numpy(part) for part in valid]
     test = [torch.from_numpy(part) for part in test]
     net = _network(test[0].shape[1], int(test[1].max()) + 1)
-    optimiser = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=1e-5)
+    optimiser = torch.optim.AdamW(
+        net.parameters(),
+        lr=1e-3,
+        weight_decay=1e-5,
+    )
     best = dict.fromkeys(WAYS, 0.0)
     found = dict.fromkeys(WAYS, 0.0)
     waited = dict.fromkeys(WAYS, 0)

@@ -241,7 +241,15 @@ def score_rows(
                     b,
                 )
                 total = total + unit(scores)
-                plain = plain + unit(products(layers, X, y, T, b))
+                plain = plain + unit(
+                    products(
+                        layers,
+                        X,
+                        y,
+                        T,
+                        b,
+                    )
+                )
             spent += time.process_time() - start
             if k in counts:
                 add_scores(method, k, total, spent)

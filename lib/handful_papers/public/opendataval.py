@@ -34,7 +34,8 @@ def models(n):
 def friedman(rng, n):
     """OpenDataVal's `fried`: Friedman's first function, above its mean or not."""
     X = rng.random((n, 10))
-    rest = 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3] + 5 * X[:, 4] + rng.normal(size=n)
+    rest = 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3] + 5 * X[:, 4]
+    rest += rng.normal(size=n)
     value = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + rest
     return X, (value > 14.41).astype(int)
 
@@ -45,7 +46,8 @@ def planes(rng, n):
     X[:, 0] = rng.choice([-1.0, 1.0], n)
     one = 3 + 3 * X[:, 1] + 2 * X[:, 2] + X[:, 3]
     other = -3 + 3 * X[:, 4] + 2 * X[:, 5] + X[:, 6]
-    value = np.where(X[:, 0] > 0, one, other) + np.sqrt(2) * rng.normal(size=n)
+    mean = np.where(X[:, 0] > 0, one, other)
+    value = mean + np.sqrt(2) * rng.normal(size=n)
     return X, (value > 0).astype(int)
 
 
@@ -78,7 +80,8 @@ def lower_cluster(values):
     first = np.cumsum(v)[:-1]
     second = np.cumsum(v**2)[:-1]
     below = second - first**2 / k
-    above = (second[-1] + v[-1] ** 2 - second) - (v.sum() - first) ** 2 / (len(v) - k)
+    rest = second[-1] + v[-1] ** 2 - second
+    above = rest - (v.sum() - first) ** 2 / (len(v) - k)
     n_below = np.argmin(below + above) + 1
     return np.isin(np.arange(len(v)), order[:n_below])
 
@@ -163,7 +166,11 @@ def label_rows(dataset, seed, *, n, rates, n_trees):
 
 def printed():
     """The published F1 scores as a table: a row for each method, columns "fried 10%", ..."""
-    return published("public", ITEM).pivot(index="row", columns="column", values="value")
+    return published("public", ITEM).pivot(
+        index="row",
+        columns="column",
+        values="value",
+    )
 
 
 # --- which numbers decide the claims
