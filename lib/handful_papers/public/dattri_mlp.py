@@ -241,15 +241,8 @@ def score_rows(
                     b,
                 )
                 total = total + unit(scores)
-                plain = plain + unit(
-                    products(
-                        layers,
-                        X,
-                        y,
-                        T,
-                        b,
-                    )
-                )
+                own = products(layers, X, y, T, b)
+                plain = plain + unit(own)
             spent += time.process_time() - start
             if k in counts:
                 add_scores(method, k, total, spent)

@@ -226,7 +226,8 @@ def real_bound_rows(dataset, *, n_points, data_seed):
     problem = svm_problem(dataset, seed=data_seed)
     some = np.random.default_rng(data_seed).choice(problem.n, n_points, replace=False)
     ones = np.ones(problem.n)
-    return pd.concat([bound_rows(problem.X, problem.y, ones, 1.0, i) for i in some])
+    frames = [bound_rows(problem.X, problem.y, ones, 1.0, i) for i in some]
+    return pd.concat(frames)
 
 
 def random_bound_rows(instances, *, per_instance=4, data_seed=0):
@@ -245,6 +246,13 @@ def random_bound_rows(instances, *, per_instance=4, data_seed=0):
         price = 10 ** rng.uniform(-3, 2)
         labels = rng.integers(rng.integers(1, 4), size=n)
         for i in rng.choice(n, per_instance, replace=False):
-            rows = bound_rows(X, y, u, price, i, labels=labels)
+            rows = bound_rows(
+                X,
+                y,
+                u,
+                price,
+                i,
+                labels=labels,
+            )
             frames.append(rows.assign(seed=instance, point=i))
     return pd.concat(frames, ignore_index=True)
