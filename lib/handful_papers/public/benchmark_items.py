@@ -132,11 +132,14 @@ def regression_estimate(known, answers, chosen):
     size = len(chosen)
     asked = known[:, chosen]
     center = asked.mean(axis=1, keepdims=True)
-    kernel = (asked - center).T @ (asked - center)
-    smoother = np.linalg.solve(kernel + ALPHA * np.eye(size), kernel).T
+    centred = asked - center
+    kernel = centred.T @ centred
+    penalised = kernel + ALPHA * np.eye(size)
+    smoother = np.linalg.solve(penalised, kernel).T
     means = answers.mean(axis=1, keepdims=True)
-    dual = np.linalg.solve(kernel + ALPHA * np.eye(size), (answers - means).T)
-    shift = (known.mean(axis=1) - center[:, 0]) @ (asked - center) @ dual
+    dual = np.linalg.solve(penalised, (answers - means).T)
+    missed = known.mean(axis=1) - center[:, 0]
+    shift = missed @ centred @ dual
     residuals = (answers - means) @ (np.eye(size) - smoother)
     left_out = residuals / (1 - 1 / size - np.diag(smoother))
     return means[:, 0] + shift, standard_error(left_out, n_questions)

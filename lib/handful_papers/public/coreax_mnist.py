@@ -202,7 +202,10 @@ def train(
             loss.backward()
             optimiser.step()
         net.eval()
-        now = {"test": accuracy(test), "valid": accuracy(valid)}
+        now = {
+            "test": accuracy(test),
+            "valid": accuracy(valid),
+        }
         for way in WAYS:
             if waited[way] >= patience:
                 continue

@@ -119,7 +119,8 @@ def products(layers, X, y, T, t):
         chances = torch.softmax(z, dim=1)
         labels = torch.eye(z.shape[1])[y]
         others = chances * (1 - labels)
-        slope = labels - others / others.sum(dim=1, keepdim=True)
+        total = others.sum(dim=1, keepdim=True)
+        slope = labels - others / total
         own = chances[torch.arange(len(y)), y]
         return inputs, backward(layers, inputs, slope), own
 

@@ -44,6 +44,7 @@ def planes(rng, n):
     """OpenDataVal's `2dplanes`: Breiman's two planes, above zero or not."""
     X = rng.integers(-1, 2, (n, 10)).astype(float)
     X[:, 0] = rng.choice([-1.0, 1.0], n)
+    # The mean is one plane or the other, by the sign of the first column.
     one = 3 + 3 * X[:, 1] + 2 * X[:, 2] + X[:, 3]
     other = -3 + 3 * X[:, 4] + 2 * X[:, 5] + X[:, 6]
     mean = np.where(X[:, 0] > 0, one, other)

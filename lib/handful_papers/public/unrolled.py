@@ -74,19 +74,22 @@ def unrolled(
     for _ in range(n_replays):
         W = np.zeros((p, k), dtype)
         orders = [rng.permutation(n) for _ in range(n_epochs)]
-        batches = [order[i : i + batch_size] for order in orders for i in range(0, n, batch_size)]
+        starts = range(0, n, batch_size)
+        batches = [order[start : start + batch_size] for order in orders for start in starts]
         path = []
         for rows in batches:
             path.append(W)
             error = model.link.mean(A[rows] @ W) - Y[rows]
-            W = decay * W - lr / len(rows) * (A[rows].T @ error)
+            slope = A[rows].T @ error
+            W = decay * W - lr / len(rows) * slope
         slopes = model.link.mean(model.A_test @ W) - model.Y_test
         # The derivative of the test losses in W.
         V = np.einsum("tp,tk->pkt", model.A_test, slopes).reshape(p, -1)
         for rows, W in zip(reversed(batches), reversed(path)):
             P = model.link.mean(A[rows] @ W)
             U = (A[rows] @ V).reshape(len(rows), k, -1)
-            scores[rows] += lr / len(rows) * np.einsum("ikt,ik->it", U, P - Y[rows])
+            shares = np.einsum("ikt,ik->it", U, P - Y[rows])
+            scores[rows] += lr / len(rows) * shares
             V *= decay
             C = model.link.hessians(P)
             # Both are the same, but a product of matrices of one entry takes longer.
