@@ -190,7 +190,7 @@ class PyMCModel(WrittenModel):
     def weighted(self, indices, weights):
         """As `WrittenModel.weighted`: potentials of the chosen rows stand for the terms of all."""
         names = [term.name for term in self.terms]
-        model = fgraph.clone_model(self.model)
+        model = _copy(self.model)
         shapes = self._function([d.shape for d in self.model.deterministics], of_values=False)()
         for deterministic, shape in zip(list(model.deterministics), shapes):
             # one a row is of all rows, and nothing that a chain needs
@@ -212,6 +212,17 @@ class PyMCModel(WrittenModel):
                 del model.named_vars[name]
                 pm.Potential(f"{name}_rows", (weights * by_row).sum())
         return model, (), {}
+
+
+def _copy(model):
+    """A copy of a model, which starts where it starts by itself; PyMC copies no starts of the
+    user."""
+    given = dict(model.rvs_to_initial_values)
+    model.rvs_to_initial_values.update(dict.fromkeys(given))
+    try:
+        return fgraph.clone_model(model)
+    finally:
+        model.rvs_to_initial_values.update(given)
 
 
 def _refuse_variables(model):
