@@ -102,14 +102,18 @@ class ChooseAgain(Plan):
         # Where optimised weights are zero there may be fewer than wanted.
         if len(union) <= selector.size:
             return union.ids, union.weight
-        # a class that a draw lost is told of with its share of all rows, not of those chosen so far
-        of_a_part = selector._of_a_part
-        selector._of_a_part = of_a_part or selector._draws
-        selector._fit_blocks(Blocks(union.X, union.y, union.weight))
-        selector._of_a_part = of_a_part
-        if selector._draws and not of_a_part:
-            drawn = class_totals(take_rows(union.y, selector.indices_), selector.weights_)
-            selector._tell_lost(united(totals), drawn, stacklevel=7)
+        rows = Blocks(union.X, union.y, union.weight)
+        if not selector._draws or selector._of_a_part:
+            selector._fit_blocks(rows)
+            return union.ids[selector.indices_], selector.weights_
+        # A class that a draw lost is told of with its share of all rows, not of those of the union.
+        selector._of_a_part = True
+        try:
+            selector._fit_blocks(rows)
+        finally:
+            vars(selector).pop("_of_a_part", None)
+        drawn = class_totals(take_rows(union.y, selector.indices_), selector.weights_)
+        selector._tell_lost(united(totals), drawn, stacklevel=7)
         return union.ids[selector.indices_], selector.weights_
 
 

@@ -149,7 +149,8 @@ class RowBlocks:
 
 
 class InMemory(RowBlocks):
-    """Rows in memory as blocks: as one, or cut so that each has `most` rows at most."""
+    """Rows in memory as blocks: as one, or cut so that each has `most` rows at most. Their ids may
+    be a range, which is written out for a block at a time."""
 
     def __init__(self, rows, most=None):
         self.rows = rows
@@ -171,14 +172,13 @@ class InMemory(RowBlocks):
         ]
 
     def _block(self, start, stop):
-        if len(self) == 1:
+        if len(self) == 1 and isinstance(self.rows.ids, np.ndarray):
             return self.rows
         part = slice(start, stop)
-        X, y, weight, ids = (
-            stretch_of(side, part)
-            for side in (self.rows.X, self.rows.y, self.rows.weight, self.rows.ids)
+        X, y, weight = (
+            stretch_of(side, part) for side in (self.rows.X, self.rows.y, self.rows.weight)
         )
-        return Rows(X, y, weight, ids)
+        return Rows(X, y, weight, np.asarray(self.rows.ids[part]))
 
 
 def stretch_of(array, part):

@@ -746,6 +746,7 @@ NOT_ASKED = {
     "sounds and pictures to look at": "LabellingPanel",
     "rows of a file that it reads": "Dataset MissingDataError data_folder load split",
     "a shape": "wavelet_atoms",
+    "a model of another library, with its own data": "from_log_lik from_numpyro from_pymc",
 }
 
 

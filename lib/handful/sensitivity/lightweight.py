@@ -149,7 +149,7 @@ def lightweight_coreset(X: Table, size: int, *, rng: Any, sample_weight: Table =
         scale = sample_weight.sum()
         sample_weight = sample_weight / scale
     n = X.shape[0]
-    rows = Rows(X, None, np.ones(n) if sample_weight is None else sample_weight, np.arange(n))
+    rows = Rows(X, None, np.ones(n) if sample_weight is None else sample_weight, range(n))
     drawn = lightweight_blocks(InMemory(rows, most=ROWS), size, rng=rng)
     return drawn.ids, drawn.weight * scale
 

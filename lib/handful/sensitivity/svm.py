@@ -161,7 +161,7 @@ class SVMCoreset(SizedSelector):
         self.sensitivities_[rows] = sensitivities
         self.probabilities_[rows] = q
         self.total_sensitivity_ = float(sensitivities.sum())
-        self._scored_rows = ScoredRows(
+        self._scored_rows_ = ScoredRows(
             indices=rows,
             signs=signs,
             weights=u,
@@ -174,7 +174,7 @@ class SVMCoreset(SizedSelector):
         return signed_labels(y, "an SVM")
 
     def _draw(self, size, rng):
-        rows = self._scored_rows
+        rows = self._scored_rows_
         given = rows.probabilities, rows.weights, size
         if self.sampling == "multinomial":
             chosen, weights = multinomial_draw(*given, rng=rng)
@@ -204,7 +204,7 @@ class SVMCoreset(SizedSelector):
         """
         self._check_scored()
         n = len(self.sensitivities_)
-        check_size(size, len(self._scored_rows.indices), n, repeats=self._repeats)
+        check_size(size, len(self._scored_rows_.indices), n, repeats=self._repeats)
         return Coreset(*self._draw(size, as_generator(random_state)))
 
     def _check_scored(self):
