@@ -227,8 +227,8 @@ def deviations_of(prior, p):
     found = check_vector(np.atleast_1d(prior), "prior")
     if len(found) not in (1, p) or found.min() <= 0:
         raise ValueError(
-            f"prior must hold positive deviations, one or {p}, intercepts last, got "
-            f"{len(found)} from {found.min():g}."
+            f"prior must hold positive deviations, one or {p}, got "
+            f"{len(found)} from {found.min():g}: one of each parameter, intercepts last."
         )
     return np.broadcast_to(found, p)
 
