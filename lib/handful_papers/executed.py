@@ -15,7 +15,7 @@ _SHADES = 64
 
 
 def read_notebook(path):
-    """A notebook; ValueError names the file where it is none."""
+    """A notebook; ValueError names a file that does not hold one."""
     import nbformat
 
     try:

@@ -170,7 +170,7 @@ def relative_error(problem, X, y, weights):
     """
     if (y == y[0]).all():
         return ONE_CLASS, 0.0
-    # Errors are percents, so that a gap of 1e-6 is none.
+    # Errors are percents, beside which a gap of 1e-6 is nothing.
     model, seconds = _train(LinearSVM(tol=1e-6), X, y, _adding_up_to_n(problem, weights))
     return _error(problem, model), seconds
 

@@ -5,7 +5,7 @@ import pandas as pd
 from handful_papers.claims import Evidence
 from handful_papers.vcgmm.scaling import AXES, STATED, exponents, long_form
 
-# A coreset takes a distance a row by definition, so that it is none of them.
+# A coreset takes a distance a row by definition, so that it is not among them.
 PARTS = ("vc-GMM iteration", "LWCS iteration", "seeding")
 
 
