@@ -486,6 +486,7 @@ class MatchedCoreset(Selector):
 
     def _select(self, X, y, sample_weight, rng):
         self.classes_ = None
+        self.laplace_ = None
         X, found = self._grouped(X, y, sample_weight, rng)
         if found:
             return found
@@ -494,7 +495,6 @@ class MatchedCoreset(Selector):
             check_size(self.size, int(np.count_nonzero(rows.weights)), len(rows.weights))
         self.kl_ = float("nan")
         self.parameters_ = None
-        self.laplace_ = None
         self.classes_ = rows.model.classes
         n_moments = (rows.blocks.d + 2) * (rows.blocks.d + 3) // 2
         if self.folds is not None:
