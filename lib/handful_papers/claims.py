@@ -5,7 +5,9 @@ says which numbers of the rows decide it; it sees what the run left on disk and 
 that a verdict can be computed again at any time. Only `verdicts.judge` makes verdicts.
 """
 
+import tomllib
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 HOME = Path(__file__).parent
@@ -13,9 +15,17 @@ AGREES, DISAGREES, CANNOT_TELL = VERDICTS = ("agrees", "disagrees", "cannot tell
 NOISE = "noise"
 SIZE = "size"
 DATA = "data"
+READING = "reading"
+NOT_RUN = "not run"
 PROFILES = ("quick", "laptop", "paper")
 # The profile of a run that `handful reproduce` has not started.
 BY_HAND = "by hand"
+
+
+@cache
+def needs_of_sorts():
+    """Sort of claims -> what each of them needs: the table ``needs.toml``, one for all items."""
+    return tomllib.loads((HOME / "needs.toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
@@ -35,9 +45,10 @@ class Claim:
     quote, where : str, the paper's words and their section; a claim that has neither is ours, see
         `whose`
     paper : number or str, the paper's value; "" where it prints none
-    needs : dict, what makes the claim testable, from the paper: facts of the run by least value, or
-        as a list of allowed values; at less the verdict is "cannot tell" for size, or for data
-        where the fact names data
+    sorts : list of str, what it is about, keys of ``needs.toml``: what all claims of a sort need
+    needs : dict, what else makes the claim testable, from the paper: facts of the run by least
+        value, or as a list of allowed values; at less the verdict is "cannot tell" for size, or for
+        data where the fact names data
     on : list of str, data sets that the claim names; where the run did not take them, it is "cannot
         tell" for data
     printed : dict or None, which printed numbers make the same comparison in the paper; see
@@ -61,6 +72,7 @@ class Claim:
     quote: str = ""
     where: str = ""
     paper: object = ""
+    sorts: list = field(default_factory=list)
     needs: dict = field(default_factory=dict)
     on: list = field(default_factory=list)
     printed: dict | None = None
@@ -72,6 +84,8 @@ class Claim:
     def __post_init__(self):
         self._check_word("kind", ("result", "check"))
         self._check_word("printed_verdict", VERDICTS)
+        if unknown := sorted({*self.sorts} - {*needs_of_sorts()}):
+            raise ValueError(f"claim {self.id}: needs.toml has no sort {', '.join(unknown)}.")
         has_words = bool(self.quote and self.where)
         has_something_of_the_paper = bool(self.quote or self.where or self.paper != "")
         if has_something_of_the_paper and not has_words:
@@ -94,6 +108,14 @@ class Claim:
             )
 
     @property
+    def all_needs(self):
+        """What claims of its sorts need, and what it needs beside."""
+        found = {}
+        for sort in self.sorts:
+            found |= needs_of_sorts()[sort]
+        return found | self.needs
+
+    @property
     def whose(self):
         """Either "paper", for a claim in the paper's words, or "own", for ours; the two are counted
         apart."""
@@ -110,7 +132,7 @@ class Evidence:
     shown : the number or words to show, if the tested effect is not what a reader wants
     facts : dict, facts of this claim alone beside the run's
     lacks : str, why the run cannot decide the claim; then there are no settings
-    reason : "size" or "data", of what it lacks
+    reason : "size", "data", "reading" or "not run", of what it lacks
     """
 
     settings: dict = field(default_factory=dict)

@@ -65,6 +65,7 @@ def judge_again(path):
     if rows.name in changed(path, record):
         raise ValueError(f"{rows} cannot be judged: it is not what the run left")
     entry = figure_entry(record["item"])
+    record["level"] = level(record["data"], papers_data(entry))
     claims = entry["claim"]
     judged = []
     if claims:
@@ -75,7 +76,6 @@ def judge_again(path):
             # Of damaged rows `evidence` raises whatever comes first.
             raise ValueError(f"{rows} cannot be judged: {error!r:.200}") from error
     record["claims"] = judged
-    record["level"] = level(record["data"], papers_data(entry))
     record["reductions"] = reductions(record["item"], record["parameters"])
     new = to_json(record)
     moved = new != path.read_text(encoding="utf-8")

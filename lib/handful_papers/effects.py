@@ -98,20 +98,34 @@ def mean_effect(settings, estimator):
     return _effect(ends, estimator, _of_settings("mean", settings))
 
 
-def extreme_effect(settings, over, estimator):
-    """The `Effect` of the setting where it is "least" or "greatest".
+def ranked_effect(settings, rank, estimator):
+    """The `Effect` of the setting at a place in ascending order: 0 for the least, -1 for the
+    greatest.
 
-    Its interval is Bonferroni's on the side where the choice of the setting helps.
+    The intervals of the settings hold all at once (Bonferroni), so that the interval of their
+    order statistic, which has the ends of the same order, holds whichever setting it is.
     """
     found = estimator.of_each(settings).values()
-    sign = 1 if over == "least" else -1
-    plain = [np.sort(sign * one.interval()) for one in found]
-    wide = [np.sort(sign * one.interval(parts=len(found))) for one in found]
-    low = min(ends[0] for ends in plain)
-    value = min(ends[1] for ends in plain)
-    high = min(ends[2] for ends in wide)
-    ends = np.sort(sign * np.array([low, value, high]))
-    return _effect(ends, estimator, _of_settings(over, settings))
+    together = np.sort([one.interval(parts=len(found)) for one in found], axis=0)
+    name = {0: "least", -1: "greatest"}.get(rank, "median")
+    return _effect(together[rank], estimator, _of_settings(name, settings))
+
+
+def lead_that_is_not_everywhere(settings, estimator):
+    """The `Effect` of the group of settings, named by their first part, whose least setting is the
+    greatest.
+
+    The intervals of all settings of all groups hold at once.
+    """
+    groups = {}
+    for name, values in settings.items():
+        groups.setdefault(name[0], []).append(estimator.of(values, name))
+    leasts = [
+        np.min([one.interval(parts=len(settings)) for one in group], axis=0)
+        for group in groups.values()
+    ]
+    words = f"greatest of the least settings of {len(groups)} groups"
+    return _effect(np.max(leasts, axis=0), estimator, words)
 
 
 def share_of_cases(settings):

@@ -56,7 +56,7 @@ def run_of(record, folder):
     return Run(
         rows=read_rows(Path(folder) / f"{stem}.csv"),
         parameters=record["parameters"],
-        facts=dict(record["facts"]),
+        facts=record["facts"] | {"level_of_data": record["level"]["kind"]},
         profile=record["profile"],
         data=tuple(record["data"]),
     )

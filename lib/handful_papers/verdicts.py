@@ -10,22 +10,26 @@ from handful_papers.claims import (
     DATA,
     DISAGREES,
     NOISE,
+    READING,
     SIZE,
     Evidence,
 )
 from handful_papers.effects import (
     Estimator,
     center,
-    extreme_effect,
     finite_values,
     has_one_seed,
+    lead_that_is_not_everywhere,
     least_value,
     mean_effect,
+    ranked_effect,
     share_of_cases,
 )
 from handful_papers.texts import interval_text, number_text, setting_text, steady
 
-OVER = ("mean", "least", "greatest", "cases", "each")
+OVER = ("mean", "every", "most", "not every", "readings", "cases", "each")
+# What takes the noise of each setting into account.
+BY_SETTINGS = ("mean", "every", "most", "not every")
 SCALES = ("linear", "log")
 # What a record repeats of the declared claim.
 DECLARED = (
@@ -47,7 +51,8 @@ NAMES_OF_DATA = ("data", "mnist_rows")
 
 class Decision(NamedTuple):
     """What a rule says of some settings: verdict and reason, the effect with its 95 % interval
-    (None where there is none), and why."""
+    (None where there is none), why, and beside a rule on every setting their average with its
+    interval, (value, low, high)."""
 
     verdict: str
     reason: str
@@ -55,6 +60,7 @@ class Decision(NamedTuple):
     low: float | None
     high: float | None
     why: str
+    average: tuple | None = None
 
 
 class Bounds(NamedTuple):
@@ -110,10 +116,13 @@ def decide(
     settings : dict, setting -> values, one a seed, or a `Summary`
     above, below : float, what is claimed of the effect
     over : what the effect is. "mean": the average over the settings, seed by seed where all have
-        the same seeds. "least", "greatest": the setting where it is least or greatest, for a claim
-        on every or on one setting; its interval is Bonferroni's on the side where the choice of the
-        setting helps. "cases": the share of ones among values 0 and 1 (Clopper and Pearson).
-        "each": the least single value, without noise, for a theorem
+        the same seeds. "every": the worst setting, by intervals that hold for all settings at once;
+        the average stands beside it. "most": the median setting, by such intervals. "not every":
+        for settings whose names begin with a group, the group whose least setting is the greatest,
+        for a claim that none of the groups is ahead everywhere. "readings": each setting is a
+        reading of the text, and only a verdict that all of them give is one. "cases": the share of
+        ones among values 0 and 1 (Clopper and Pearson). "each": the least single value, without
+        noise, for a theorem
     scale : "log" averages logarithms, for ratios
     exact : the values carry no noise
     tol : rounding that an exact comparison forgives
@@ -129,18 +138,28 @@ def decide(
         raise ValueError(
             f"over is one of {', '.join(OVER)}, scale linear or log; got {over!r} and {scale!r}."
         )
+    if over == "readings":
+        rule = dict(above=above, below=below, scale=scale, exact=exact, tol=tol, overlap=overlap)
+        return _by_readings(settings, rule)
     exact = exact or over == "each"
     estimator = Estimator(log=scale == "log", exact=exact, overlap=overlap)
-    averages = over in ("mean", "least", "greatest")
-    if averages and has_one_seed(settings, estimator):
+    if over in BY_SETTINGS and has_one_seed(settings, estimator):
         return _undecided_by_one_seed(settings, estimator)
-    effect = _tested(settings, over, estimator)
     bounds = Bounds(above, below)
-    verdict = _verdict(effect, bounds, tol, exact)
+    tested = _tested(settings, over, estimator, bounds)
+    verdicts = [_verdict(effect, part, tol, exact) for effect, part in tested]
+    verdict = _worst(verdicts)
+    effect, _ = tested[verdicts.index(verdict)]
     interval = "" if exact else interval_text(effect.low, effect.high)
     why = f"{effect.what} {number_text(effect.value)}{interval}; claimed: {bounds.as_text()}"
-    if over == "mean":
+    average = None
+    if over in ("mean", "every", "most"):
         why += _other_way(settings, bounds, estimator)
+    if over in ("every", "most") and len(settings) > 1:
+        mean = mean_effect(settings, estimator)
+        average = (float(mean.value), float(mean.low), float(mean.high))
+        told = "" if exact else interval_text(mean.low, mean.high)
+        why += f"; on average {number_text(mean.value)}{told}"
     return Decision(
         verdict,
         NOISE if verdict == CANNOT_TELL else "",
@@ -148,7 +167,32 @@ def decide(
         float(effect.low),
         float(effect.high),
         why,
+        average,
     )
+
+
+def _worst(verdicts):
+    """What a rule with several parts says: a part that fails decides, then one that is open."""
+    return next(one for one in (DISAGREES, CANNOT_TELL, AGREES) if one in verdicts)
+
+
+def _by_readings(settings, rule):
+    """The verdict on which all readings of a text agree; the number shown is that of the first."""
+    found = {name: decide({name: values}, **rule) for name, values in settings.items()}
+    told = "; ".join(
+        f"{setting_text(name)}: {number_text(one.effect)}{_interval_of(one)}, {one.verdict}"
+        for name, one in found.items()
+    )
+    bounds = Bounds(rule["above"], rule["below"])
+    why = f"the text can be read in {len(found)} ways. {told}; claimed: {bounds.as_text()}"
+    first = next(iter(found.values()))
+    if len({one.verdict for one in found.values()}) == 1:
+        return first._replace(why=why)
+    return first._replace(verdict=CANNOT_TELL, reason=READING, why=why)
+
+
+def _interval_of(decision):
+    return "" if decision.low is None else interval_text(decision.low, decision.high)
 
 
 def _undecided_by_one_seed(settings, estimator):
@@ -159,14 +203,29 @@ def _undecided_by_one_seed(settings, estimator):
     return Decision(CANNOT_TELL, NOISE, shown, None, None, told)
 
 
-def _tested(settings, over, estimator):
+def _tested(settings, over, estimator, bounds):
+    """What a rule tests: a list of an `Effect` and the `Bounds` that it is held against."""
     if over == "cases":
-        return share_of_cases(settings)
+        return [(share_of_cases(settings), bounds)]
     if over == "each":
-        return least_value(settings)
+        return [(least_value(settings), bounds)]
     if over == "mean":
-        return mean_effect(settings, estimator)
-    return extreme_effect(settings, over, estimator)
+        return [(mean_effect(settings, estimator), bounds)]
+    if over == "not every":
+        return [(lead_that_is_not_everywhere(settings, estimator), bounds)]
+    # Of most settings the median one, with as many settings on its side of a bound as more than
+    # half of them.
+    n = len(settings)
+    from_below = 0 if over == "every" else (n - 1) // 2
+    from_above = -1 if over == "every" else n // 2
+    found = []
+    if bounds.above is not None:
+        least = ranked_effect(settings, from_below, estimator)
+        found.append((least, Bounds(bounds.above, None)))
+    if bounds.below is not None:
+        greatest = ranked_effect(settings, from_above, estimator)
+        found.append((greatest, Bounds(None, bounds.below)))
+    return found
 
 
 def _verdict(effect, bounds, tol, exact):
@@ -222,18 +281,20 @@ def judge(claim, given, run):
     shown = given.shown
     low = None
     high = None
+    average = None
     if settings:
         found = decide(settings, **claim.rule)
         shown = found.effect if shown is None else shown
         low = found.low
         high = found.high
+        average = found.average
         if not reason:
             verdict = found.verdict
             reason = found.reason
             why = found.why
     if claim.printed_verdict == DISAGREES and not given.lacks:
         why += ". The paper's own printed numbers do not show this claim"
-    return {key: getattr(claim, key) for key in DECLARED} | {
+    judged = {key: getattr(claim, key) for key in DECLARED} | {
         "ours": steady(shown),
         "low": steady(low),
         "high": steady(high),
@@ -245,6 +306,9 @@ def judge(claim, given, run):
             setting_text(name): steady(center(values, log)) for name, values in settings.items()
         },
     }
+    if average is not None:
+        judged["average"] = [steady(value) for value in average]
+    return judged
 
 
 def _steady(values, setting, log):
@@ -266,7 +330,7 @@ def _lacks(claim, given, run, facts):
     absent = [name for name in claim.on if name not in run.data]
     if absent:
         return DATA, f"a claim on {' and '.join(absent)}, which the run did not take"
-    for need, wanted in claim.needs.items():
+    for need, wanted in claim.all_needs.items():
         if not _is_met(wanted, facts.get(need)):
             names_data = need.startswith(NAMES_OF_DATA)
             return DATA if names_data else SIZE, _unmet(need, wanted, facts.get(need))

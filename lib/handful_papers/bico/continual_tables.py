@@ -26,6 +26,9 @@ _NAMED_BY_LABEL = (
 # Method -> its row in Table 3.
 PRINTED_METHODS = {method: METHODS[method]["label"] for method in _NAMED_BY_LABEL}
 PRINTED_METHODS |= {"uniform": "Uniform sampling", "bico": "BiCo"}
+# Epochs of a task and gradient steps of a batch of a stream, in the paper.
+N_EPOCHS = 400
+N_STEPS = 40
 # The marks of the paper's values.
 PRINTED = dict(
     fmt="o",
@@ -36,6 +39,17 @@ PRINTED = dict(
     label="the paper's",
     zorder=1.8,
 )
+
+
+def share_of_epochs(run, streams):
+    """The least of the epochs that a task of these streams is trained, over the paper's."""
+    epochs = run.parameters["n_epochs"]
+    return min(epochs[stream] for stream in streams) / N_EPOCHS
+
+
+def share_of_steps(run):
+    """The gradient steps of a batch of a stream, over the paper's."""
+    return run.parameters["n_steps"] / N_STEPS
 
 
 def best_beta(rows, by, keys=("method",)):

@@ -8,6 +8,7 @@ from handful_papers.effects import paired_differences
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     best = tables.at_best_beta(run.rows)
+    run.facts.update(share_of_the_training=tables.share_of_steps(run))
 
     def lead(b, *streams):
         lost = set(streams) - set(best.stream)

@@ -8,7 +8,9 @@ def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     best = tables.at_best_beta(run.rows, ["setting", "size", "method"])
     [about] = run.parameters["streams"].values()
+    trained = min(run.parameters["n_epochs"] / tables.N_EPOCHS, tables.share_of_steps(run))
     run.facts.update(data=about["data"], sizes=best["size"].nunique())
+    run.facts.update(share_of_the_training=trained)
     gains = {}
     for setting, other in (("CL", "uniform"), ("Streaming", "reservoir")):
         mine = best[best.setting == setting]

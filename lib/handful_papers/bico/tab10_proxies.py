@@ -30,5 +30,6 @@ def _lead(run, best, streams, a, b):
         method="kernel",
     )
     first = mine.stream.iloc[0]
+    trained = min(tables.share_of_epochs(run, streams), tables.share_of_steps(run))
     facts = {"data": run.parameters["streams"][first]["data"], "streams": len(gaps)}
-    return Evidence(gaps, facts=facts | {"n_epochs": run.parameters["n_epochs"][first]})
+    return Evidence(gaps, facts=facts | {"share_of_the_training": trained})

@@ -87,21 +87,6 @@ def geometric_mean(settings):
     return np.exp(np.mean(logs, axis=0))
 
 
-def shown_ratio(settings, *, facts=None):
-    """Evidence of ratios, which shows their geometric mean over trials and settings.
-
-    With ``settings`` empty there is nothing to show: the data set was not run.
-    """
-    if not settings:
-        return Evidence(lacks="the data set was not run")
-    logs = [np.log(values).mean() for values in settings.values()]
-    return Evidence(
-        settings,
-        shown=float(np.exp(np.mean(logs))),
-        facts=facts or {},
-    )
-
-
 def overheads(rows, arm, *, trainer="train"):
     """CPU time of an arm over that of uniform sampling, to select and to train.
 
@@ -138,4 +123,4 @@ def svc_overheads(rows, arm):
     if "train_svc" not in rows:
         return WITHOUT_SVC
     found = overheads(rows, arm, trainer="train_svc")
-    return shown_ratio(found, facts={"sets_with_svc": len(SETS & set(found))})
+    return Evidence(found, facts={"sets_with_svc": len(SETS & set(found))})

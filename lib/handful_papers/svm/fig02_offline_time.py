@@ -1,6 +1,7 @@
 """Which numbers decide the claims of Figure 2."""
 
-from handful_papers.svm.comparisons import SETS, WITHOUT_SVC, shown_ratio, svc_overheads
+from handful_papers.claims import Evidence
+from handful_papers.svm.comparisons import SETS, WITHOUT_SVC, svc_overheads
 
 
 def evidence(run):
@@ -28,4 +29,4 @@ def _times(rows, full, solver, trainer):
     settings = {}
     for (name, m), part in groups:
         settings[name, int(m)] = part.ratio.to_numpy()
-    return shown_ratio(settings, facts={"sets_with_svc": mine.dataset.nunique()})
+    return Evidence(settings, facts={"sets_with_svc": mine.dataset.nunique()})

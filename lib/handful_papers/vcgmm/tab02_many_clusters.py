@@ -11,11 +11,9 @@ CLUSTERS = (8192, 16384, 32768)
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    n_passes = run.rows.iterations + 1
-    rows = run.rows.assign(em_distances=run.rows.distances_per_point * n_passes)
-    em = _by_clusters(rows, "em_distances")
-    seeding = _by_clusters(rows, "seeding_distances")
-    error = _by_clusters(rows, "error")
+    em = _by_clusters(run.rows, "em_seconds")
+    seeding = _by_clusters(run.rows, "seeding_seconds")
+    error = _by_clusters(run.rows, "error")
     run.facts.update(clusters=int(em.columns.max()))
     run.facts.update(initial_e_steps=run.parameters.get("initial_e_steps", 0))
     growths = {}

@@ -124,15 +124,9 @@ def same_error_ratios(
     return spent(other) / spent(method)
 
 
-def quantities(rows, dataset, method, setting, about=None):
+def quantities(rows, dataset, method, setting):
     """The columns of Table 1 (`QUANTITIES`) of one setting, a row a seed; speed-ups are over
     k-means++ of that seed.
-
-    Parameters
-    ----------
-    about : the panel of the data set (rows, clusters, chain), for `share` in distances; None: in
-        CPU seconds. A coreset costs a distance a row, AFK-MC2 one a row of it and `chain` a pair of
-        clusters, as the textbook counts them
     """
     part = rows[rows.dataset == dataset].set_index("seed")
     base = part[part.method == BASELINE]
@@ -142,7 +136,7 @@ def quantities(rows, dataset, method, setting, about=None):
         time=base.seconds / mine.seconds,
         distances=base.distances / mine.distances,
         iterations=mine.iterations,
-        share=_share_of_time(mine) if about is None else _share_of_distances(mine, about),
+        share=_share_of_time(mine),
     )
     # A seed that k-means++ alone ran with has no line.
     return pd.DataFrame(columns).loc[mine.index]
@@ -153,15 +147,7 @@ def _share_of_time(mine):
     return 100 * (mine.coreset_seconds + mine.seeding_seconds) / mine.seconds
 
 
-def _share_of_distances(mine, about):
-    """Per cent of the distances that coreset and seeding take."""
-    coreset = mine["size"].notna() * about["rows"]
-    pairs = about["clusters"] * (about["clusters"] - 1) // 2
-    seeding = mine["size"].fillna(about["rows"]) + about["chain"] * pairs
-    return 100 * (coreset + seeding) / mine.distances
-
-
-def against_printed(rows, dataset, role, quantity, about=None):
+def against_printed(rows, dataset, role, quantity):
     """Ours at the coreset size or G that Table 1 prints: over the printed value; for the error,
     less it.
 
@@ -169,7 +155,6 @@ def against_printed(rows, dataset, role, quantity, about=None):
     ----------
     rows : from `relative_errors`
     quantity : key of `QUANTITIES`
-    about : as in `quantities`
 
     Returns
     -------
@@ -180,7 +165,7 @@ def against_printed(rows, dataset, role, quantity, about=None):
     for method in ("vargmm", "lwcs", "vcgmm"):
         line = _printed_rows(role, method).loc[quantity]
         setting = _printed_setting(line["row"])
-        found_here = quantities(rows, dataset, method, setting, about)
+        found_here = quantities(rows, dataset, method, setting)
         ours = found_here[quantity].to_numpy()
         if len(ours) and not line.bound:
             found[method] = ours - line.value if quantity == "error" else ours / line.value
