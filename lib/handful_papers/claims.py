@@ -44,7 +44,8 @@ class Claim:
     kind : "result", or "check" for mathematics and timing, which are counted apart
     quote, where : str, the paper's words and their section; a claim that has neither is ours, see
         `whose`
-    paper : number or str, the paper's value; "" where it prints none
+    paper : number or str, the paper's value, of several settings their average; "" where it prints
+        none
     sorts : list of str, what it is about, keys of ``needs.toml``: what all claims of a sort need
     needs : dict, what else makes the claim testable, from the paper: facts of the run by least
         value, or as a list of allowed values; at less the verdict is "cannot tell" for size, or for

@@ -62,7 +62,8 @@ def ratios(row):
 
 def _effects(row):
     for claim in filter(_has_a_printed_number, row["claims"]):
-        values = [claim[key] for key in ("ours", "low", "high")]
+        # The paper's number for several settings is their average.
+        values = claim.get("average") or [claim[key] for key in ("ours", "low", "high")]
         if None not in values:
             ours, *ends = np.divide(values, claim["paper"])
             yield [ours, min(ends), max(ends), True]

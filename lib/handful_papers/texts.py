@@ -36,12 +36,14 @@ def steady(value):
 
 
 def ours_text(claim):
-    """Our number of a claim as text: effect, 95 % interval, unit: "2.31 [1.9, 2.7] points"."""
+    """Our number of a claim as text: effect, 95 % interval, unit; beside the worst setting their
+    average: "2.31 [1.9, 2.7] points, on average 4"."""
     ours = claim["ours"]
     if ours is None or isinstance(ours, str):
         return ours or "–"
     interval = interval_text(claim["low"], claim["high"]) if _has_interval(claim) else ""
-    return f"{number_text(ours)}{interval} {claim['unit']}"
+    average = f", on average {number_text(claim['average'][0])}" if "average" in claim else ""
+    return f"{number_text(ours)}{interval} {claim['unit']}{average}"
 
 
 def _has_interval(claim):

@@ -14,6 +14,7 @@ from handful_papers.claims import (
     DATA,
     DISAGREES,
     NOISE,
+    READING,
     SIZE,
     Claim,
     Evidence,
@@ -41,7 +42,7 @@ def verdict(settings, **rule):
 
 
 def test_the_interval_is_students_and_the_verdict_reads_it():
-    _, _, effect, low, high, why = decide({"": NOISY}, above=0.5)
+    _, _, effect, low, high, why, _ = decide({"": NOISY}, above=0.5)
     expected = stats.t.interval(0.95, 4, loc=NOISY.mean(), scale=stats.sem(NOISY))
     assert (effect, low, high) == pytest.approx((NOISY.mean(), *expected))
     assert why == "mean 1 [0.638, 1.362]; claimed: above 0.5"
@@ -60,7 +61,7 @@ def test_one_seed_and_no_difference_tell_nothing():
     assert verdict({"": [0.0, 0.0]}, above=0, exact=True) == (AGREES, "")
 
 
-@pytest.mark.parametrize("rule", [dict(above=0.0), dict(below=0.0), dict(above=0.0, over="least")])
+@pytest.mark.parametrize("rule", [dict(above=0.0), dict(below=0.0), dict(above=0.0, over="every")])
 def test_where_only_noise_decides_a_wrong_verdict_is_rare(rule, rng):
     drawn = [verdict({"": rng.normal(size=5)}, **rule)[0] for _ in range(2000)]
     for one in (AGREES, DISAGREES):
@@ -74,10 +75,70 @@ def test_settings_are_averaged_seed_by_seed_and_those_that_lean_the_other_way_ar
     found = decide(settings, above=0)
     assert found[:3] == (AGREES, "", 1.0)
     assert found[5].endswith("the other way: b")
-    assert verdict(settings, above=0, over="least") != (AGREES, "")
+    assert verdict(settings, above=0, over="every") != (AGREES, "")
     # of unequal seeds: Welch and Satterthwaite
     assert verdict({"a": NOISY, "b": NOISY[:3]}, above=0)[0] == AGREES
-    assert decide(settings, above=0, over="greatest")[2] == pytest.approx(3.5)
+    assert decide(settings, below=9, over="every")[2] == pytest.approx(3.5)
+
+
+def test_a_claim_on_every_setting_is_that_of_the_worst_by_intervals_that_hold_at_once(rng):
+    settings = {name: rng.normal(loc, 0.3, 8) for name, loc in (("a", 3), ("b", 6), ("c", 9))}
+    low, high = np.sort(
+        [
+            stats.t.interval(1 - 0.05 / 3, 7, loc=x.mean(), scale=stats.sem(x))
+            for x in settings.values()
+        ],
+        axis=0,
+    ).T
+    least = decide(settings, above=0, over="every")
+    assert least[3:5] == pytest.approx((low[0], high[0]))
+    # The average stands beside the worst setting, which alone decides.
+    mean = decide(settings, above=0)
+    assert least.average == pytest.approx(mean[2:5])
+    assert verdict(settings, above=5, over="every") == (DISAGREES, "")
+    assert verdict(settings, above=5) != (DISAGREES, "")
+    # Bounds on both sides are held against the least and the greatest setting.
+    assert verdict(settings, above=0, below=5, over="every") == (DISAGREES, "")
+    assert verdict(settings, above=0, below=99, over="every") == (AGREES, "")
+    # Two of three are above 4.5, and not all.
+    assert verdict(settings, above=4.5, over="most") == (AGREES, "")
+    assert verdict(settings, above=4.5, over="every") != (AGREES, "")
+
+
+@pytest.mark.parametrize("n_settings", [2, 12])
+def test_of_settings_that_do_not_differ_the_worst_seldom_gives_a_wrong_verdict(n_settings, rng):
+    wrong = 0
+    for _ in range(300):
+        drawn = {name: rng.normal(size=5) for name in range(n_settings)}
+        wrong += verdict(drawn, above=0, over="every")[0] != CANNOT_TELL
+    assert wrong / 300 < 0.05 + 4 * math.sqrt(0.05 * 0.95 / 300)
+
+
+def test_a_claim_that_no_method_is_ahead_everywhere_needs_a_setting_of_each_where_it_is_not():
+    shift = np.array([-0.1, 0.0, 0.1, 0.05, -0.05])
+    ahead_once = {("a", 1): 5 + shift, ("a", 2): -5 + shift, ("b", 1): -3 + shift}
+    assert verdict(ahead_once, below=0, over="not every") == (AGREES, "")
+    assert verdict(ahead_once | {("c", 1): 2 + shift}, below=0, over="not every") == (DISAGREES, "")
+
+
+def test_a_text_that_can_be_read_in_two_ways_is_decided_where_both_say_the_same():
+    near = NOISY
+    far = NOISY + 5
+    assert verdict({"one": far, "other": far + 1}, above=2, over="readings") == (AGREES, "")
+    assert verdict({"one": near, "other": near}, above=2, over="readings") == (DISAGREES, "")
+    assert verdict({"one": far, "other": near}, above=2, over="readings") == (CANNOT_TELL, READING)
+    both_open = {"one": near, "other": near + 0.1}
+    assert verdict(both_open, above=1, over="readings") == (CANNOT_TELL, NOISE)
+    why = decide({"one": far, "other": near}, above=2, over="readings").why
+    assert "one: 6" in why
+    assert "other: 1" in why
+
+
+def test_what_a_claim_needs_is_that_of_its_sorts_and_its_own():
+    claim = Claim(**CLAIM | dict(sorts=["svm"], needs={"seeds": 5}))
+    assert claim.all_needs == {"data_sets": 6, "seeds": 5}
+    with pytest.raises(ValueError, match="no sort odd"):
+        Claim(**CLAIM | dict(sorts=["odd"]))
 
 
 def test_overlapping_splits_widen_the_interval_as_nadeau_and_bengio_say():

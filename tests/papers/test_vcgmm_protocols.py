@@ -145,17 +145,9 @@ def test_errors_and_speed_ups_are_relative_to_kmeanspp():
     assert table.share["lwcs", "N'=64"] == pytest.approx(20)
 
 
-def test_the_share_of_coreset_and_seeding_is_of_distances_where_the_panel_is_given():
+def test_the_share_of_coreset_and_seeding_is_of_the_time():
     rows = made_up([1.0, 4.0])
-    panel = dict(rows=40, clusters=2, chain=5)
     assert quantities(rows, "a", "vcgmm", "N'=128").share.tolist() == pytest.approx([20, 20])
-    # of 40 distances: 40 for the coreset, 128 and 5 for the seeds
-    assert quantities(rows, "a", "vcgmm", "N'=128", panel).share.tolist() == pytest.approx(
-        [100 * 173 / 40] * 2
-    )
-    assert quantities(rows, "a", "vargmm", "G=5", panel).share.tolist() == pytest.approx(
-        [100 * 45 / 500] * 2
-    )
 
 
 def test_seconds_to_an_error_lie_on_the_line_between_two_sizes():
