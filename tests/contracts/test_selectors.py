@@ -30,6 +30,7 @@ from handful.streaming import ClassBalancedReservoir, Reservoir, ReservoirCorese
 from handful.streaming.stream_memory import StreamMemory
 from sklearn.base import BaseEstimator
 from sklearn.cluster import KMeans
+from sklearn.ensemble import RandomTreesEmbedding
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
@@ -78,7 +79,7 @@ CHECKED = [
     CoresetEstimator(MatchedCoreset(LeastSquares(), at="path"), Ridge()),
     LinearSVM(),
     Nystrom(RBF(0.1), n_landmarks=20),
-    TreeLeaves(n_components=4),
+    TreeLeaves(RandomTreesEmbedding(9, max_depth=3), n_components=4),
     MergeReduce(LightweightCoreset(), size=5, leaf_size=10, n_slots=2),
     ReservoirCoreset(KCenter(), size=5, n_held=20),
     Reservoir(5),

@@ -422,17 +422,17 @@ def files_entered(fit):
     root = Path(handful.__file__).parent
     entered = set()
 
+    # Called at every call of the fit, and at numba's while it compiles: it only takes a name down.
     def note(frame, event, arg):
-        path = Path(frame.f_code.co_filename)
-        if root in path.parents:
-            entered.add(path.relative_to(root).as_posix())
+        entered.add(frame.f_code.co_filename)
 
     sys.setprofile(note)
     try:
         fit()
     finally:
         sys.setprofile(None)
-    return entered
+    paths = [Path(name) for name in entered]
+    return {path.relative_to(root).as_posix() for path in paths if root in path.parents}
 
 
 def in_memory():
