@@ -152,14 +152,12 @@ def decide(
     effect, _ = tested[verdicts.index(verdict)]
     interval = "" if exact else interval_text(effect.low, effect.high)
     why = f"{effect.what} {number_text(effect.value)}{interval}; claimed: {bounds.as_text()}"
-    average = None
     if over in ("mean", "every", "most"):
         why += _other_way(settings, bounds, estimator)
+    average = None
     if over in ("every", "most") and len(settings) > 1:
-        mean = mean_effect(settings, estimator)
-        average = (float(mean.value), float(mean.low), float(mean.high))
-        told = "" if exact else interval_text(mean.low, mean.high)
-        why += f"; on average {number_text(mean.value)}{told}"
+        average, told = _average(settings, estimator)
+        why += told
     return Decision(
         verdict,
         NOISE if verdict == CANNOT_TELL else "",
@@ -169,6 +167,15 @@ def decide(
         why,
         average,
     )
+
+
+def _average(settings, estimator):
+    """What stands beside the worst setting: the average with its interval, and as the end of a
+    sentence."""
+    mean = mean_effect(settings, estimator)
+    interval = "" if estimator.exact else interval_text(mean.low, mean.high)
+    found = (float(mean.value), float(mean.low), float(mean.high))
+    return found, f"; on average {number_text(mean.value)}{interval}"
 
 
 def _worst(verdicts):
