@@ -107,10 +107,11 @@ def _make_accessible(app, error):
 
 
 def _skip_others(app, what, name, thing, skip, options):
-    """Leave out what sklearn or torch document, such as get_params; `fit` of our own base classes
-    stays."""
+    """Leave out what sklearn or torch document, such as get_params, and set_params, which is
+    sklearn's with other messages; `fit` of our own base classes stays."""
     thing = getattr(thing, "fget", None) or thing
-    return skip or not (getattr(thing, "__module__", None) or "handful").startswith("handful")
+    own = (getattr(thing, "__module__", None) or "handful").startswith("handful")
+    return skip or not own or name == "set_params"
 
 
 BESIDE_FUNCTION = re.compile(r"<mi>[a-z]{2,}</mi>(?=<m[in]>)|</m[in]>(?=<mi>[a-z]{2,}</mi>)")

@@ -15,7 +15,7 @@ from handful.checks import Accepts, validate_data
 from handful.coreset import Selector
 from handful.models.base import outer_rows
 from handful.models.inverse import as_inverse_hessian, named_option
-from handful.models.linear import LinearProblem, Logistic
+from handful.models.linear import PENALTY_OF_PROBLEM, LinearProblem, Logistic
 from handful.models.problem import check_problem
 from handful.options import Count
 from handful.progress import Bar
@@ -115,6 +115,7 @@ class BilevelCoreset(Selector):
     verbose: bool = False
 
     _plan = CompressLinear(rows_per_column=200)
+    _elsewhere = PENALTY_OF_PROBLEM
 
     def fit(
         self, X: Table, y: Table = None, sample_weight: Table = None, *, validation: Any = None
