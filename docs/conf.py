@@ -19,6 +19,7 @@ from pages import (  # noqa: E402 (lies beside this file)
     link_names,
     numpydoc_to_fields,
     pictures,
+    prose,
     values,
     write_pages,
 )
@@ -97,7 +98,7 @@ def _make_accessible(app, error):
         new = re.sub(
             r'<th ([^>]*class="(?:blank|row_heading)[^>]*)>(?:&nbsp;)?</th>', r"<td \1></td>", new
         )
-        new = values(pictures(path, new))
+        new = prose(values(pictures(path, new)))
         if new != text:
             path.write_text(new, encoding="utf-8")
     if unknown:
