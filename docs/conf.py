@@ -19,6 +19,7 @@ from pages import (  # noqa: E402 (lies beside this file)
     link_names,
     numpydoc_to_fields,
     pictures,
+    prose,
     values,
     write_pages,
 )
@@ -97,7 +98,7 @@ def _make_accessible(app, error):
         new = re.sub(
             r'<th ([^>]*class="(?:blank|row_heading)[^>]*)>(?:&nbsp;)?</th>', r"<td \1></td>", new
         )
-        new = values(pictures(path, new))
+        new = prose(values(pictures(path, new)))
         if new != text:
             path.write_text(new, encoding="utf-8")
     if unknown:
@@ -107,10 +108,11 @@ def _make_accessible(app, error):
 
 
 def _skip_others(app, what, name, thing, skip, options):
-    """Leave out what sklearn or torch document, such as get_params; `fit` of our own base classes
-    stays."""
+    """Leave out what sklearn or torch document, such as get_params, and set_params, which is
+    sklearn's with other messages; `fit` of our own base classes stays."""
     thing = getattr(thing, "fget", None) or thing
-    return skip or not (getattr(thing, "__module__", None) or "handful").startswith("handful")
+    own = (getattr(thing, "__module__", None) or "handful").startswith("handful")
+    return skip or not own or name == "set_params"
 
 
 BESIDE_FUNCTION = re.compile(r"<mi>[a-z]{2,}</mi>(?=<m[in]>)|</m[in]>(?=<mi>[a-z]{2,}</mi>)")

@@ -5,6 +5,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+from html import unescape
 from pathlib import Path
 
 import handful
@@ -34,6 +35,8 @@ _WRITTEN_FROM = {
 FIGURE = '<p tabindex="0" role="group" aria-label="Figure" class="figure">'
 # characters of a cell such as "75.77 ± 1.83" or "12 of 15"
 LONGEST_VALUE = 24
+# characters of a printed line that a telephone shows
+LONGEST_PRINTED = 40
 COMPLEXITY = """\
 The pages of the methods state costs in rows, features, points and clusters. These tables measure
 them: each comes out of one run of a script in `benchmarks/` (`make bench`), as ratios within that
@@ -263,6 +266,21 @@ def values(text):
         return f"<td{options}>{before}{cell}"
 
     return re.sub(r"<td((?: [^>]*)?)>(\s*(?:<p>)?)([^<]+)(?=(?:</p>)?\s*</td>)", told, text)
+
+
+def prose(text):
+    """A built page's HTML in which what notebooks print in sentences, without columns, is of class
+    `prose`: its lines break where the screen ends."""
+
+    def told(found):
+        printed = unescape(re.sub(r"<[^>]+>", "", found[2]))
+        has_columns = re.search(r"\S {2,}\S", printed)
+        is_wide = max(map(len, printed.splitlines()), default=0) > LONGEST_PRINTED
+        kind = " prose" if is_wide and not has_columns else ""
+        return f'<div class="output{kind} {found[1]}<pre{found[2]}</pre>'
+
+    output = r'<div class="output ([^>]*><div class="highlight">)<pre(.*?)</pre>'
+    return re.sub(output, told, text, flags=re.DOTALL)
 
 
 def fetched(site):

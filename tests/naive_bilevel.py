@@ -20,8 +20,17 @@ def losses(problem, X, y, theta):
     return np.logaddexp(0, -y * z) if problem.classifies else 0.5 * (z - y) ** 2
 
 
-def outer_loss(problem, X, y, u, theta):
-    return u @ losses(problem, X, y, theta) / u.sum()
+def penalties(problem, p):
+    """The penalty of each of p parameters, the last of which is the intercept."""
+    penalty = np.full(p, problem.l2)
+    if problem.fit_intercept and not problem.penalise_intercept:
+        penalty[-1] = 0
+    return penalty
+
+
+def outer_loss(problem, X, y, u, theta, *, penalised=False):
+    loss = u @ losses(problem, X, y, theta) / u.sum()
+    return loss + penalised * 0.5 * penalties(problem, len(theta)) @ theta**2
 
 
 def inner_solution(problem, X, y, weights):
@@ -31,9 +40,7 @@ def inner_solution(problem, X, y, weights):
     `weights`, shape (n,), need not add up to one, and may be slightly negative.
     """
     A = design(problem, X)
-    penalty = np.full(A.shape[1], problem.l2)
-    if problem.fit_intercept and not problem.penalise_intercept:
-        penalty[-1] = 0
+    penalty = penalties(problem, A.shape[1])
 
     def objective(theta):
         return weights @ losses(problem, X, y, theta) + 0.5 * penalty @ theta**2
@@ -61,15 +68,19 @@ def inner_solution(problem, X, y, weights):
     return exact
 
 
-def outer_after_training(problem, X, y, u, weights):
+def outer_after_training(problem, X, y, u, weights, *, penalised=False):
     """G(weights): the outer loss of the model trained with `weights`."""
-    return outer_loss(problem, X, y, u, inner_solution(problem, X, y, weights))
+    theta = inner_solution(problem, X, y, weights)
+    return outer_loss(problem, X, y, u, theta, penalised=penalised)
 
 
-def derivative(problem, X, y, u, weights, k, eps=1e-6):
+def derivative(problem, X, y, u, weights, k, eps=1e-6, *, penalised=False):
     """dG/dweights_k by central differences; the other weights stay as they are."""
     step = eps * (np.arange(len(y)) == k)
-    up, down = (outer_after_training(problem, X, y, u, weights + sign * step) for sign in (1, -1))
+    up, down = (
+        outer_after_training(problem, X, y, u, weights + sign * step, penalised=penalised)
+        for sign in (1, -1)
+    )
     return (up - down) / (2 * eps)
 
 

@@ -9,17 +9,26 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
-from handful import KCenter, LightweightCoreset, UniformCoreset, compare
+from handful import (
+    AnyEstimatorCoreset,
+    CoresetEstimator,
+    KCenter,
+    LightweightCoreset,
+    UniformCoreset,
+    compare,
+)
 from handful.comparison_table import Comparison
 from sklearn import config_context
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 matplotlib.use("Agg")
 X, y = load_breast_cancer(return_X_y=True)
@@ -201,6 +210,118 @@ def test_misuse_is_named():
     ).frame
     assert {"KCenter()", "KCenter(weighting='cells')"} <= set(twice["method"])
     assert isinstance(twice, pd.DataFrame)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            dict(size=20),
+            r"compare: got .*'size'; did you mean sizes\? The arguments of compare are ",
+        ),
+        (dict(n_rows=20), r"'n_rows'; did you mean sizes\? The"),
+        (dict(score="accuracy"), r"'score'; did you mean scoring\? The"),
+        (dict(metric="accuracy"), r"'metric'; did you mean scoring\? The"),
+        (dict(n_seeds=3), r"'n_seeds'; did you mean seeds\? The"),
+        (dict(random_state=3), r"'random_state'; seeds decide splits and draws.*=\[0\]\. The"),
+        (
+            dict(X_test=X, y_test=y),
+            r"'X_test'; test=\(X_test, y_test\) are the held-out rows\. The",
+        ),
+        (dict(cv=3), r"'cv'; each of seeds is a split of its own"),
+        (dict(nothing_like_it=3), r"'nothing_like_it'\. The arguments"),
+    ],
+)
+def test_an_argument_that_is_none_is_told_with_the_one_that_is(options, message):
+    with pytest.raises(TypeError, match=message):
+        compare(KCenter(), MODEL, X, y, **options)
+
+
+def test_what_is_missing_or_in_another_order_is_told():
+    with pytest.raises(TypeError, match=r"missing .*'selectors'; got 'selector'; did you mean sel"):
+        compare(selector=KCenter(), estimator=MODEL, X=X, y=y)
+    with pytest.raises(TypeError, match=r"compare: too many positional arguments. The arguments"):
+        compare(KCenter(), MODEL, X, y, [20])
+    with pytest.raises(
+        TypeError, match=r"got array.*; the order is compare\(selectors, estima"
+    ) as e:
+        compare(X, y, KCenter(), MODEL)
+    assert len(str(e.value)) < 300
+    with pytest.raises(ValueError, match=r"got sizes=50: give sizes=\[50\]\."):
+        compare(KCenter(), MODEL, X, y, sizes=50)
+
+
+@pytest.mark.parametrize(
+    ("scoring", "meant"), [("acuracy", "accuracy"), ("log_loss", "neg_log_loss"), ("qqq", None)]
+)
+def test_a_score_that_scikit_learn_does_not_have_is_told_with_one_that_it_has(scoring, meant):
+    hint = rf"did you mean {meant}\? " if meant else ""
+    message = rf"^scoring='{scoring}' names no score of scikit-learn: {hint}sklearn.metrics.get_sc"
+    with pytest.raises(ValueError, match=message):
+        compare(KCenter(), MODEL, X, y, scoring=scoring)
+    with pytest.raises(ValueError, match=message):
+        AnyEstimatorCoreset(Ridge(), scoring=scoring).fit(X, y)
+
+
+TOWNS = pd.DataFrame({"a": X[:, 1], "town": np.where(X[:, 0] > 14, "u", "v")})
+ONCE = dict(sizes=[30], seeds=1, verbose=False)
+
+
+@pytest.mark.parametrize("kind", ["object", "category"])
+@pytest.mark.parametrize(
+    "model", [LogisticRegression(), make_pipeline(StandardScaler(), LogisticRegression())]
+)
+def test_words_that_the_estimator_cannot_take_are_told_with_what_mends_it(model, kind):
+    frame = TOWNS.astype({"town": kind})
+    known = dict(
+        make_pipeline=make_pipeline,
+        make_column_transformer=make_column_transformer,
+        OneHotEncoder=OneHotEncoder,
+        StandardScaler=StandardScaler,
+        LogisticRegression=LogisticRegression,
+    )
+    for train in (
+        lambda model: compare(UniformCoreset(), model, frame, y, **ONCE),
+        lambda model: CoresetEstimator(UniformCoreset(30), model).fit(frame, y),
+    ):
+        with pytest.raises(ValueError, match="Column 'town' of X holds words") as caught:
+            train(model)
+        said = str(caught.value)
+        assert "LogisticRegression is to train on these rows: put what encodes words in" in said
+        mended = re.search(r"make_pipeline\(.*LogisticRegression\(\)\)", said)[0]
+        train(eval(mended, known))
+
+
+def test_words_that_a_selector_cannot_take_are_told_as_the_selector_tells_them():
+    encoder = make_column_transformer((OneHotEncoder(), ["town"]), remainder="passthrough")
+    with pytest.raises(ValueError, match="Column 'town' of X holds words") as own:
+        KCenter(30).fit(TOWNS, y)
+    of_column = str(own.value).partition(". ")[2]
+    for model in (LogisticRegression(), make_pipeline(encoder, LogisticRegression())):
+        with pytest.raises(ValueError, match="score") as caught:
+            compare(KCenter(), model, TOWNS, y, **ONCE)
+        assert of_column in str(caught.value)
+        assert "in front" not in str(caught.value)
+    assert "the estimator's own pipeline encodes or fills in does not reach it" in str(caught.value)
+
+
+def test_gaps_that_the_estimator_or_the_selector_cannot_take_are_told_with_what_mends_it():
+    gaps = np.where(np.arange(len(X))[:, None] % 7 == np.arange(5), np.nan, X[:, :5])
+    with pytest.raises(ValueError, match=r"NaN. LogisticReg.* in what is missing in front") as told:
+        compare(UniformCoreset(), LogisticRegression(), gaps, y, **ONCE)
+    mended = re.search(r"make_pipeline\(.*\)\)", str(told.value))[0]
+    assert mended == "make_pipeline(SimpleImputer(), LogisticRegression())"
+    model = make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression())
+    compare(UniformCoreset(), model, gaps, y, **ONCE)
+    with pytest.raises(ValueError, match=r"KCenter gave no score.*fills in does not reach it"):
+        compare(KCenter(), model, gaps, y, **ONCE)
+
+
+def test_words_among_the_held_out_rows_alone_are_told():
+    numbers = TOWNS.assign(town=(TOWNS.town == "u").astype(float))
+    test = TOWNS.iloc[:50], y[:50]
+    with pytest.raises(ValueError, match="Column 'town' of the held-out rows holds words"):
+        compare(UniformCoreset(), LogisticRegression(), numbers, y, test=test, **ONCE)
 
 
 class Slow(UniformCoreset):

@@ -12,7 +12,15 @@ from typing import Annotated, Any, ClassVar, Literal
 import handful
 import numpy as np
 import pytest
-from handful import CoresetEstimator, KCenter, LeastSquares, LinearSVM, Logistic
+from handful import (
+    BilevelCoreset,
+    CoresetEstimator,
+    KCenter,
+    LeastSquares,
+    LinearSVM,
+    Logistic,
+    MatchedCoreset,
+)
 from handful.active import ActiveLoop
 from handful.baselines import KMeansPlusPlus
 from handful.coreset import Selector
@@ -101,50 +109,99 @@ def test_a_class_that_writes_its_init_keeps_it():
     [
         (
             lambda: Logistic(C=1.0),
-            r"Logistic got .*'C'; of n rows.* l2 = 1 / \(C n\). The options of Log",
+            r"Logistic: got .*'C'; of n rows.* l2 = 1 / \(C n\). The options of Log",
         ),
         (
             lambda: LeastSquares(alpha=1.0),
-            r"LeastSquares got .*'alpha'.* l2 = alpha / n\. .* are l2, fit_int",
+            r"LeastSquares: got .*'alpha'.* l2 = alpha / n\. .* are l2, fit_int",
         ),
-        (lambda: LinearSVM(C=1.0), r"LinearSVM got .*'C'.* l2 = 1 / \(C n\); l2=None is C=1"),
-        (lambda: Poisson(alpha=1.0), "Poisson got .*alpha of PoissonRegressor is l2 itself"),
+        (lambda: LinearSVM(C=1.0), r"LinearSVM: got .*'C'.* l2 = 1 / \(C n\); l2=None is C=1"),
+        (lambda: Poisson(alpha=1.0), "Poisson: got .*alpha of PoissonRegressor is l2 itself"),
         (
             lambda: Logistic(1e-2, True),
-            "Logistic too many positional arguments. The options of Logistic are l2",
+            "Logistic: too many positional arguments. The options of Logistic are l2",
         ),
         (
             lambda: KCenter(n_clusters=3),
-            "KCenter got .*'n_clusters'. The options of KCenter are size",
+            r"KCenter: got .*'n_clusters'; did you mean size\? The options of KCenter are size",
         ),
         (
             lambda: CoresetEstimator(KCenter()),
-            "CoresetEstimator missing a required argument: 'estimator'",
+            "CoresetEstimator: missing a required argument: 'estimator'",
         ),
         (
             lambda: MixtureSampler(np.ones((1, 3)) / 3, batchsize=2),
-            r"MixtureSampler got .*'batchsize'; did you mean batch_size\?. The options of Mix",
+            r"MixtureSampler: got .*'batchsize'; did you mean batch_size\? The options of Mix",
         ),
         (
             lambda: FixedMixture(labels=[0, 1]),
-            r"FixedMixture .*; group_components\(labels\) are probabilities",
+            r"FixedMixture: .*; got 'labels'; group_components\(labels\) are probabilities",
         ),
-        (lambda: MixtureSampler(), "MixtureSampler missing a required argument: 'probabil"),
-        (lambda: ActiveLoop(min, rows=9, classes="ab"), "ActiveLoop .*number of points is n_pool"),
+        (lambda: MixtureSampler(), "MixtureSampler: missing a required argument: 'probabil"),
+        (
+            lambda: ActiveLoop(min, rows=9, classes="ab"),
+            "ActiveLoop: .*; got 'rows'; the number of points is n_pool",
+        ),
         (
             lambda: ActiveLoop(min, n_pool=9, classes="ab", answers="a.json"),
-            "ActiveLoop got .*'answers'; the file of answers is path. The options of ActiveLoop",
+            "ActiveLoop: got .*'answers'; the file of answers is path. The options of ActiveLoop",
         ),
         (
             lambda: ActiveLoop(min, n_pools=9, classes="ab"),
-            r"ActiveLoop .*; did you mean n_pool\?",
+            r"ActiveLoop: .*; did you mean n_pool\? The",
         ),
-        (lambda: KMeansPlusPlus(siz=3), r"KMeansPlusPlus got .*'siz'; did you mean size\?"),
+        (lambda: KMeansPlusPlus(siz=3), r"KMeansPlusPlus: got .*'siz'; did you mean size\? The"),
+        (lambda: KMeansPlusPlus(seed=3), r"'seed'; did you mean random_state\? The options"),
+        (
+            lambda: BilevelCoreset(l2=3),
+            r"'l2'; the penalty .* problem, as in Logistic\(l2=1e-2\)\. ",
+        ),
+        (lambda: MatchedCoreset(C=3), r"'C'; the penalty is an option of the problem"),
+        (
+            lambda: CoresetEstimator(selectr=KCenter(), estimator=3),
+            r"missing .* 'selector'; got 'selectr'; did you mean selector\? The options",
+        ),
+        (lambda: KCenter(nothing_like_it=3), r"'nothing_like_it'\. The options of KCenter"),
     ],
 )
 def test_an_option_that_is_none_is_named_with_the_class_and_what_takes_its_place(make, message):
     with pytest.raises(TypeError, match=message):
         make()
+
+
+OF_LOGISTIC = r" is l2 = 1 / \(C n\)\. Valid parameters are: \['fit_intercept', 'l2', 'penal"
+
+
+@pytest.mark.parametrize(
+    ("thing", "options", "message"),
+    [
+        (
+            Logistic(),
+            dict(C=1.0),
+            rf"^Invalid parameter 'C' for estimator Logistic\(\);.*{OF_LOGISTIC}",
+        ),
+        (BilevelCoreset(Logistic()), dict(problem__C=1.0), OF_LOGISTIC),
+        (LeastSquares(), dict(alpha=1.0), r"l2 = alpha / n\. Valid"),
+        (LinearSVM(), dict(C=1.0), r"l2=None is C=1\. Valid"),
+        (BilevelCoreset(), dict(l2=1.0), r"as in Logistic\(l2=1e-2\)\. Valid"),
+        (KCenter(), dict(siz=3), r"'siz' for estimator KCenter\(\); did you mean size\? Valid"),
+        (KCenter(), dict(seed=3), r"did you mean random_state\? Valid"),
+        (KCenter(), dict(nothing_like_it=3), r"KCenter\(\)\. Valid parameters are: \['random_s"),
+        (
+            CoresetEstimator(KCenter(), LinearSVM()),
+            dict(l2=3),
+            r"; did you mean estimator__l2\? Valid parameters are: \['estimator', 'memory'",
+        ),
+        (
+            CoresetEstimator(KCenter(), LinearSVM()),
+            dict(size=3),
+            r"; did you mean selector__size\? Valid",
+        ),
+    ],
+)
+def test_set_params_says_what_the_constructor_says(thing, options, message):
+    with pytest.raises(ValueError, match=message):
+        thing.set_params(**options)
 
 
 # What comes out of the library is made by it, and not by hand.
@@ -168,5 +225,14 @@ def public_classes():
 
 @pytest.mark.parametrize(("name", "kind"), sorted(public_classes().items()))
 def test_every_public_class_names_its_options_where_one_is_none_of_them(name, kind):
-    with pytest.raises(TypeError, match=f"{name} .*The options of {name} are "):
+    with pytest.raises(TypeError, match=f"{name}: .*[^?]. The options of {name} are "):
         kind(no_such_option=1)
+
+
+def test_options_are_set_all_or_none():
+    thing = KCenter(3)
+    with pytest.raises(ValueError, match="'siz'"):
+        thing.set_params(size=4, siz=5)
+    assert thing.size == 3
+    assert thing.set_params(size=4, weighting="cells") is thing
+    assert (thing.size, thing.weighting) == (4, "cells")

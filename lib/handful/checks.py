@@ -7,6 +7,7 @@ import operator
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import signature
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Literal
@@ -18,6 +19,7 @@ from sklearn.utils.multiclass import type_of_target
 
 from handful.rows import are_names, check_in_memory, is_files, physical_memory
 from handful.tables import as_array, missing, readable, row_array
+from handful.trainers import input_tags_of
 
 LARGEST = float(np.finfo(np.float64).max)
 MAX_SEED = np.iinfo(np.int32).max
@@ -66,12 +68,12 @@ class Accepts:
         return self.y in ("classes", "two classes")
 
 
-def check_has_y(selector, y):
-    """ValueError where y is None for a selector whose tags say that it needs one."""
+def check_has_y(selector, y, why="which points it selects depends on y"):
+    """ValueError, with the reason, where y is None for a selector whose tags say that it needs
+    one."""
     if y is None and get_tags(selector).target_tags.required:
         raise ValueError(
-            f"{type(selector).__name__} requires y to be passed, but the target y is None: which "
-            "points it selects depends on y."
+            f"{type(selector).__name__} requires y to be passed, but the target y is None: {why}."
         )
 
 
@@ -185,6 +187,17 @@ def check_no_words(X):
     )
 
 
+# Of an error that a library raises of words where it reads numbers.
+OF_WORDS = (
+    "convert string",
+    "bytes/strings",
+    "NAType",
+    # boosting libraries' of a frame
+    "dtypes must be",
+    "dtypes for data must be",
+)
+
+
 @contextmanager
 def words_named(X, name="X"):
     """Context in which a ValueError or TypeError about words in place of numbers names the columns
@@ -192,8 +205,7 @@ def words_named(X, name="X"):
     try:
         yield
     except (ValueError, TypeError) as error:
-        causes = ("convert string", "bytes/strings", "NAType")
-        about_words = any(cause in str(error) for cause in causes)
+        about_words = any(cause in str(error) for cause in OF_WORDS)
         is_named = "words: encode" in str(error)
         columns = word_columns(X) if about_words and not is_named else []
         if not columns:
@@ -205,6 +217,78 @@ def words_named(X, name="X"):
             f"{'holds' if one else 'hold'} words: encode them as numbers, for example by "
             "scikit-learn's OneHotEncoder or OrdinalEncoder in a ColumnTransformer."
         ) from error
+
+
+@contextmanager
+def training_named(estimator, rows, call="{}"):
+    """Context of training an estimator, in which a ValueError or TypeError about words or gaps in
+    its rows says what to put in front of it.
+
+    Parameters
+    ----------
+    estimator : what is trained
+    rows : what it is trained on
+    call : str, the example of the message, where {} stands for the estimator
+    """
+    try:
+        with words_named(rows):
+            yield
+    except (ValueError, TypeError) as error:
+        way_out = _in_front(error, estimator, rows, call)
+        if not way_out:
+            raise
+        raise ValueError(way_out) from error
+
+
+def _in_front(error, estimator, rows, call):
+    """The message of `training_named`; "" where it knows no way out."""
+    said = str(error).strip().splitlines()[0].rstrip(".:")
+    words = word_columns(rows) if any(cause in str(error) for cause in OF_WORDS) else []
+    has_gaps = said.startswith(("Input X contains NaN", "Input contains NaN"))
+    steps = [step for _, step in getattr(estimator, "steps", [("", estimator)])]
+    encodes = any(hasattr(step, "transformers") for step in steps)
+    if encodes or not (words or has_gaps):
+        return ""
+    first = "SimpleImputer()"
+    what = "fills in what is missing"
+    instead = ""
+    if words:
+        encoder = f"(OneHotEncoder(handle_unknown='ignore'), {words!r})"
+        first = f"make_column_transformer({encoder}, remainder='passthrough')"
+        what = "encodes words"
+        are_categories = hasattr(rows, "iloc") and all(
+            hasattr(kind, "categories") for kind in rows[words].dtypes
+        )
+        if len(steps) == 1 and hasattr(rows, "iloc") and _takes_categories(estimator):
+            levels = dict.fromkeys(words, "category")
+            way_out = f" {_name(estimator)} also takes categories, X.astype({levels!r})."
+            instead = "" if are_categories else way_out
+    example = call.format(f"make_pipeline({', '.join([first, *map(_written, steps)])})")
+    return (
+        f"{said}. {_name(steps[-1])} is to train on these rows: put what {what} in front, for "
+        f"example {example}.{instead}"
+    )
+
+
+def _name(thing):
+    return type(thing).__name__
+
+
+def _written(step):
+    # As an example has it, with defaults.
+    needed = [
+        one
+        for one in signature(type(step)).parameters.values()
+        if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD
+    ]
+    return f"{type(step).__name__}({'...' if needed else ''})"
+
+
+def _takes_categories(estimator):
+    # No tag of boosting says so, but an option of it or of its `fit` does.
+    options = {*getattr(estimator, "get_params", dict)(), *signature(estimator.fit).parameters}
+    tagged = input_tags_of(estimator).categorical
+    return tagged or any("categorical" in option for option in options)
 
 
 def word_columns(X):

@@ -14,20 +14,46 @@ from sklearn.metrics import check_scoring
 from sklearn.utils.validation import check_consistent_length
 
 from handful.baselines import StratifiedCoreset, UniformCoreset
-from handful.checks import MAX_SEED, check_integer, check_labels, words_named
+from handful.checks import MAX_SEED, check_integer, check_labels, training_named, words_named
 from handful.comparison_table import ALL_ROWS, BEST_DRAW, MORE_ROWS, STRATIFIED, UNIFORM, Comparison
+from handful.options import explaining
 from handful.parts import check_selector, chosen_rows
 from handful.progress import Bar
 from handful.rows import check_in_memory
 from handful.tables import readable, take_rows
-from handful.trainers import WeightedFit, kind_of, seed_unset, tags_of, weighted_fit, why_unweighted
+from handful.trainers import (
+    WeightedFit,
+    check_scoring_name,
+    kind_of,
+    seed_unset,
+    tags_of,
+    weighted_fit,
+    why_unweighted,
+)
 from handful.types import Table
 
 # Where no sizes are given, they are these shares of the training rows.
 SHARES = (0.01, 0.02, 0.05, 0.1)
 MOST_DRAWS = 1000
+# Of arguments that one may look for: what takes their place.
+ELSEWHERE = {
+    "X_test": "test=(X_test, y_test) are the held-out rows",
+    "y_test": "test=(X_test, y_test) are the held-out rows",
+    "cv": "each of seeds is a split of its own, test_size the share of the held-out rows",
+    "n_jobs": "fits run one after the other, as their seconds are compared",
+    "random_state": "seeds decide splits and draws, such as seeds=[0]",
+    "sample_weight": "rows of weight 2 are rows that come twice: weights are not compared",
+    "seed": "seeds decide splits and draws, such as seeds=[0]",
+}
+
+# Of a selector that refuses the rows which the estimator takes.
+AS_IT_IS = (
+    "A selector reads X as compare got it: what the estimator's own pipeline encodes or fills in "
+    "does not reach it."
+)
 
 
+@explaining(ELSEWHERE)
 def compare(
     selectors: Any,
     estimator: Any,
@@ -129,7 +155,7 @@ def compare(
     trainer = weighted_fit(estimator)
     if trainer.keyword is None:
         warnings.warn(
-            f"{why_unweighted(estimator)}: it trains on the chosen rows alone.", stacklevel=2
+            f"{why_unweighted(estimator)}: it trains on the chosen rows alone.", stacklevel=3
         )
     seeds = _listed_seeds(seeds)
     sizes = None if sizes is None else _listed("sizes", sizes)
@@ -144,8 +170,7 @@ def compare(
             rows.append(row)
             _keep_warnings(caught, row, len(rows))
         found = _comparison(rows, methods, scoring)
-        with words_named(X):
-            _check_scored(found.frame, scoring, {*unasked, BEST_DRAW, MORE_ROWS})
+        _check_scored(found.frame, scoring, named, {*unasked, BEST_DRAW, MORE_ROWS})
         return found
     except BaseException as error:
         if rows:
@@ -158,7 +183,7 @@ def compare(
     finally:
         for warning, fits in caught.values():
             whose = f"{len(fits)} of {len(rows)} fits, of {', '.join(dict.fromkeys(fits.values()))}"
-            warnings.warn(f"in {whose}: {warning.message}", warning.category, stacklevel=2)
+            warnings.warn(f"in {whose}: {warning.message}", warning.category, stacklevel=3)
 
 
 def _keep_warnings(caught, row, number):
@@ -169,7 +194,7 @@ def _keep_warnings(caught, row, number):
         fits[number] = row["method"]
 
 
-def _check_scored(frame, scoring, may_fail):
+def _check_scored(frame, scoring, named, may_fail):
     """ValueError where no method has a score, or one that was asked for has none."""
     errors = {
         name: own["error"].iloc[0] or "every score is NaN"
@@ -177,10 +202,14 @@ def _check_scored(frame, scoring, may_fail):
         if own["score"].isna().all()
     }
     if frame["score"].isna().all():
-        first = next(iter(errors.values()))
+        # What a selector says of the rows holds for the estimator, too, and not the reverse.
+        first = errors[next(iter(named), ALL_ROWS)]
         raise ValueError(f"No method got a score: {first}{_cure(errors.values(), scoring)}")
     for name, error in errors.items():
         if name not in may_fail:
+            of_rows = "words: encode" in error or "contains NaN" in error
+            if of_rows and name in named:
+                error = f"{error.splitlines()[0]} {AS_IT_IS}"
             raise ValueError(f"{name} gave no score at all: {error}")
 
 
@@ -195,6 +224,7 @@ def _check_trainer(estimator, scoring):
             f"scoring must be one score, a name or a callable, got {scoring!r}: compare by each in "
             "turn."
         )
+    check_scoring_name(scoring)
     if isinstance(scoring, str) and tags_of(estimator) is None:
         raise TypeError(
             f"scoring={scoring!r} asks scikit-learn's tags of an estimator, and "
@@ -320,7 +350,7 @@ def _named(selectors):
                 "selectors must differ, but two are the same; a dict gives them names."
             )
     for selector in selectors.values():
-        check_selector(selector)
+        check_selector(selector, "; the order is compare(selectors, estimator, X, y)")
     named = {str(name): selector for name, selector in selectors.items()}
     taken = sorted({ALL_ROWS, BEST_DRAW, MORE_ROWS} & named.keys())
     if taken or len(named) < len(selectors):
@@ -337,7 +367,10 @@ def _listed(name, values):
     # As a list of one value at least.
     listed = list(values) if np.iterable(values) and not isinstance(values, str) else []
     if not listed:
-        raise ValueError(f"{name} must be a list of at least one integer, got {name}={values!r}.")
+        way_out = f": give {name}=[{values}]" if isinstance(values, Integral) else ""
+        raise ValueError(
+            f"{name} must be a list of at least one integer, got {name}={values!r}{way_out}."
+        )
     return listed
 
 
@@ -386,7 +419,8 @@ class _Fit:
             start = time.perf_counter()
             model = self._trained(seed, train, weights)
             outcome["train_seconds"] = time.perf_counter() - start
-            outcome["score"] = float(self.score(model, *held_out))
+            with words_named(held_out[0], "the held-out rows"):
+                outcome["score"] = float(self.score(model, *held_out))
         except ValueError as error:
             # There may be one class only among the rows, for example.
             outcome["error"] = str(error)
@@ -437,7 +471,8 @@ class _Fit:
 
     def _trained(self, seed, train, weights):
         model = _seeded(self.estimator, seed)
-        self.trainer.train(model.fit, *train, weights)
+        with training_named(self.estimator, train[0], "compare(selectors, {}, X, y)"):
+            self.trainer.train(model.fit, *train, weights)
         return model
 
 

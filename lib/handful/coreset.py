@@ -283,7 +283,10 @@ class Selector(Options):
             dtype=list(self._accepts.dtypes),
             reset=reset,
         )
-        check_has_y(self, y)
+        if reset:
+            check_has_y(self, y)
+        else:
+            check_has_y(self, y, "fit takes a y, and these rows need theirs as well")
         labels = y if self._accepts.reads_y else None
         if not self._accepts.values:
             labels = None if labels is None else validate_data(self, y=labels)

@@ -22,8 +22,8 @@ from handful.checks import (
     check_array,
     check_labels,
     check_sample_weight,
+    training_named,
     validate_data,
-    words_named,
 )
 from handful.forms import kind_of_labels
 from handful.options import Options, all_or_nothing
@@ -35,6 +35,8 @@ from handful.types import Seed, Table
 
 # Validation data are called so by scikit-learn.
 VALIDATION = ("X_val", "y_val", "sample_weight_val")
+# How a message writes what to train.
+EXAMPLE = "CoresetEstimator(selector, {})"
 ASKED = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform", "score")
 
 
@@ -162,7 +164,7 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
             validate_data(self, X, skip_check_array=True)
         X_small, y_small, weights = chosen_rows(self.selector_, X, y)
         options = _chosen(routed["estimator"]["fit"], X, self.selector_.indices_)
-        with words_named(X_small):
+        with training_named(estimator, X_small, EXAMPLE):
             self.estimator_ = weighted_fit(estimator).train(
                 estimator.fit, X_small, y_small, weights, **options
             )
@@ -225,7 +227,7 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
             options["classes"] = classes
         rows = take_rows(X, indices), take_rows(y, indices)
         estimator = deepcopy(self.estimator_)
-        with words_named(rows[0]):
+        with training_named(estimator, rows[0], EXAMPLE):
             weighted_fit(estimator, "partial_fit").train(
                 estimator.partial_fit, *rows, weights, **options
             )

@@ -9,8 +9,10 @@ from inspect import get_annotations, signature
 from types import NoneType, UnionType
 from typing import (
     Annotated,
+    Any,
     ClassVar,
     Literal,
+    Self,
     TypeAlias,
     TypeVar,
     Union,
@@ -54,8 +56,8 @@ class Options(BaseEstimator):
     ``Annotated[float, number(above=0, below=1)]`` or ``Annotated[Any, check]`` with a function
     ``check(name, value, *, of)``. Other types check nothing. A class attribute that is no option is
     not annotated, or is a `ClassVar`. A class that writes `__init__` itself keeps it. `_elsewhere`
-    says of options that other libraries have what takes their place: it ends the message of a
-    TypeError.
+    says of options that other libraries have what takes their place: it stands in the errors of the
+    constructor and of `set_params`.
     """
 
     _elsewhere: ClassVar[dict[str, str]] = {}
@@ -71,42 +73,103 @@ class Options(BaseEstimator):
                 cls.__init__ = explained(cls.__init__)
         super().__init_subclass__(**given)
 
+    def set_params(self, **params: Any) -> Self:
+        """Set options by name, those of parts as ``part__name``; ValueError for what is none, which
+        says what takes its place, as the TypeError of the constructor does."""
+        known = self.get_params(deep=False)
+        for name in params:
+            own = name.partition("__")[0]
+            if own not in known:
+                said = f"Invalid parameter {own!r} for estimator {self}"
+                end = _meant([own], list(self.get_params()), self._elsewhere, said)
+                raise ValueError(f"{said}{end} Valid parameters are: {sorted(known)}.")
+        return super().set_params(**params)
+
 
 Method = TypeVar("Method", bound=Callable[..., object])
 
+# What other libraries call an argument of ours: the first of these that there is, is meant.
+SYNONYMS = {
+    "rng": ("random_state", "seeds"),
+    "seed": ("random_state", "rng", "seeds"),
+    "random_state": ("rng", "seeds"),
+    "n_seeds": ("seeds",),
+    "k": ("size", "sizes"),
+    "m": ("size", "sizes"),
+    "budget": ("size", "sizes"),
+    "n_clusters": ("size", "sizes"),
+    "n_points": ("size", "sizes"),
+    "n_rows": ("size", "sizes"),
+    "n_samples": ("size", "sizes"),
+    "alpha": ("l2",),
+    "lam": ("l2",),
+    "penalty": ("l2",),
+    "reg": ("l2",),
+    "ridge": ("l2",),
+    "lr": ("learning_rate",),
+    "batch": ("batch_size",),
+    "epochs": ("n_epochs",),
+    "steps": ("n_steps",),
+    "cv": ("n_folds", "folds", "seeds"),
+    "metric": ("scoring",),
+    "model": ("problem", "estimator"),
+    "selector": ("selectors",),
+}
 
-def explained(init: Method) -> Method:
-    """An `__init__` whose TypeErrors name the class and its options, and what was meant by one that
-    it does not have.
 
-    That is what the class says of the name in `_elsewhere`, else the option that is spelt most like
-    it.
+def explaining(elsewhere: dict[str, str] | None = None) -> Callable[[Method], Method]:
+    """Decorator of a function, or of the `__init__` of a class, whose TypeErrors list the arguments
+    and say what was meant by one that there is not.
+
+    Parameters
+    ----------
+    elsewhere : what takes the place of arguments that other libraries have; None for what a class
+        says in `_elsewhere`
     """
-    form = signature(init)
 
-    @wraps(init)
-    def __init__(self, *args, **options):
-        try:
-            form.bind(self, *args, **options)
-        except TypeError as error:
-            known = [name for name in form.parameters if name != "self"]
-            elsewhere = getattr(self, "_elsewhere", {})
-            way_out = [_meant(name, known, elsewhere) for name in options if name not in known]
-            name = type(self).__name__
-            raise TypeError(
-                f"{name} {error}{''.join(way_out)}. The options of {name} are {', '.join(known)}."
-            ) from None
-        init(self, *args, **options)
+    def decorate(function):
+        form = signature(function)
+        known = [name for name in form.parameters if name != "self"]
 
-    return cast(Method, __init__)
+        @wraps(function)
+        def call(*args, **given):
+            try:
+                form.bind(*args, **given)
+            except TypeError as error:
+                of_class = function.__name__ == "__init__"
+                owner = type(args[0]) if of_class else function
+                places = elsewhere or getattr(owner, "_elsewhere", {})
+                unknown = [name for name in given if name not in known]
+                end = _meant(unknown, known, places, str(error))
+                what = "options" if of_class else "arguments"
+                raise TypeError(
+                    f"{owner.__name__}: {error}{end} "
+                    f"The {what} of {owner.__name__} are {', '.join(known)}."
+                ) from None
+            return function(*args, **given)
+
+        return cast(Method, call)
+
+    return decorate
 
 
-def _meant(name, known, elsewhere):
-    # The end of a message on an option that a class does not have, "" where nothing is like it.
-    if name in elsewhere:
-        return f"; {elsewhere[name]}"
-    near = get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+# The decorator of an `__init__`.
+explained = explaining()
+
+
+def _meant(unknown, known, elsewhere, said):
+    """The end of a sentence that has `said` something of unknown names: what is meant by the first
+    of them of which that can be told."""
+    for name in unknown:
+        got = "" if repr(name) in said else f"; got {name!r}"
+        if name in elsewhere:
+            return f"{got}; {elsewhere[name]}."
+        synonyms = [word for word in SYNONYMS.get(name, ()) if word in known]
+        of_parts = [word for word in known if word.endswith(f"__{name}")]
+        near = synonyms or of_parts or get_close_matches(name, known, n=1)
+        if near:
+            return f"{got}; did you mean {near[0]}?"
+    return "."
 
 
 @contextmanager

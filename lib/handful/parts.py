@@ -1,6 +1,7 @@
 """What a selector makes of a part of the data, such as a chunk of a stream, a block or a task."""
 
 from dataclasses import replace
+from textwrap import shorten
 
 import numpy as np
 from sklearn.base import clone
@@ -63,9 +64,8 @@ def check_selector(selector, hint=""):
             f"{name}()."
         )
     if not (hasattr(selector, "take") and hasattr(selector, "fit")):
-        raise TypeError(
-            f"selector must choose rows, as BilevelCoreset does, got {selector!r}{hint}."
-        )
+        got = shorten(repr(selector), 80)
+        raise TypeError(f"selector must choose rows, as BilevelCoreset does, got {got}{hint}.")
     if not has_fit_parameter(selector, "sample_weight"):
         name = type(selector).__name__
         raise TypeError(

@@ -2,10 +2,12 @@
 wraps."""
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from inspect import Parameter, signature
 from typing import Any
 
 from sklearn import config_context, get_config
+from sklearn.metrics import get_scorer_names
 from sklearn.utils import InputTags, get_tags
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
@@ -123,6 +125,19 @@ def tags_of(estimator: Any) -> Any:
         return None if isinstance(estimator, type) else get_tags(estimator)
     except AttributeError:
         return None
+
+
+def check_scoring_name(scoring: Any) -> None:
+    """ValueError for a word that is the name of no score of scikit-learn."""
+    if not isinstance(scoring, str) or scoring in get_scorer_names():
+        return
+    loss = f"neg_{scoring}"
+    near = [loss] if loss in get_scorer_names() else get_close_matches(scoring, get_scorer_names())
+    meant = f"did you mean {near[0]}? " if near else ""
+    raise ValueError(
+        f"scoring={scoring!r} names no score of scikit-learn: {meant}"
+        "sklearn.metrics.get_scorer_names() lists them."
+    )
 
 
 def kind_of(estimator: Any) -> str | None:

@@ -7,7 +7,10 @@ from handful.bilevel import Forward, Joint
 from handful.checks import ConvergenceError
 from handful.matching import Poisson
 from handful.models.glm import GLM
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
 
 WEIGHTINGS = ["binary", "optimised", "corrective"]
 RULES = ["linear", "quadratic"]
@@ -29,6 +32,60 @@ def refit_loss(X, y, coreset, l2):
         X_small, y_small, sample_weight=w
     )
     return np.logaddexp(0, -y * model.decision_function(X)).mean()
+
+
+# The penalty of the outer loss --------------------------------------------------------------------
+
+
+def standardised(load):
+    X, y = load(return_X_y=True)
+    X = X[:, X.std(0) > 0]
+    return (X - X.mean(0)) / X.std(0), y
+
+
+def held_out(few, X, y, l2, seed):
+    """Loss on new rows of the model trained on those that `few` chose, and of that of all rows."""
+    train, new = train_test_split(np.arange(len(y)), random_state=seed, stratify=y)
+    few.fit(X[train], y[train])
+    model = Logistic(l2).estimator(len(train))
+    found = []
+    for rows, weights in ((train[few.indices_], few.weights_), (train, None)):
+        model.fit(X[rows], y[rows], sample_weight=weights)
+        found.append(log_loss(y[new], model.predict_proba(X[new])))
+    return found
+
+
+@pytest.mark.parametrize("load", [load_breast_cancer, load_wine, load_iris])
+@pytest.mark.parametrize("size", [30, 90])
+def test_few_rows_of_a_small_table_give_the_model_of_all_rows(load, size):
+    X, y = standardised(load)
+    few = BilevelCoreset(Logistic(1e-3), size=size, random_state=0)
+    losses = [held_out(few, X, y, 1e-3, seed) for seed in range(4)]
+    of_few, of_all = np.mean(losses, axis=0)
+    assert of_few < 1.05 * of_all
+    uniform = [held_out(UniformCoreset(size, random_state=s), X, y, 1e-3, s)[0] for s in range(4)]
+    assert of_few < 1.05 * np.mean(uniform)
+
+
+def test_without_the_penalty_few_rows_make_up_for_it_and_overfit():
+    X, y = standardised(load_breast_cancer)
+    few = BilevelCoreset(Logistic(1e-3), size=90, outer_penalty=False, random_state=0)
+    of_few, of_all = held_out(few, X, y, 1e-3, 0)
+    assert of_few > 1.2 * of_all
+
+
+@pytest.mark.parametrize("problem", [Logistic(1e-3), LeastSquares(0.3), Logistic(1.0)], ids=str)
+def test_weights_give_the_coefficients_of_all_rows_however_large_the_penalty(problem):
+    X, y = two_classes(n=2000, d=4)
+    few = BilevelCoreset(problem, size=60, random_state=0).fit(X, y)
+    of_all, of_few = (
+        problem.estimator(2000).fit(X, y, sample_weight=w) for w in (None, few_w(few))
+    )
+    np.testing.assert_allclose(of_few.coef_, of_all.coef_, atol=0.01 * np.abs(of_all.coef_).max())
+
+
+def few_w(few):
+    return np.bincount(few.indices_, weights=few.weights_, minlength=2000)
 
 
 # Nested sets, ties, threads ----------------------------------------------------------------------

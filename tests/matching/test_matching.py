@@ -911,6 +911,24 @@ def test_draws_far_from_zero_are_tested_in_their_own_units():
     assert matched.check(draws + 0.3 * draws.std((0, 1)), X, y).verdict == "refuse"
 
 
+def test_what_comes_after_the_fit_says_that_it_needs_the_y_of_the_fit():
+    X, eta, rng = linear_data(n=600, d=2)
+    y = (rng.random(600) < expit(eta)).astype(int)
+    rows = MatchedCoreset(at="path", random_state=0).fit(X, y)
+    draws = np.zeros((300, 3)) + rows.parameters_[1]
+    for asked in (
+        lambda: rows.check(draws, X),
+        lambda: rows.log_likelihood(draws, X),
+        lambda: rows.excess(X),
+    ):
+        with pytest.raises(
+            ValueError, match="y is None: fit takes a y, and these rows need theirs"
+        ):
+            asked()
+    with pytest.raises(ValueError, match="y is None: which points it selects depends on y"):
+        MatchedCoreset().fit(X)
+
+
 def test_a_check_says_why_the_draws_were_not_tested():
     X, eta, rng = linear_data(n=600, d=2)
     y = (rng.random(600) < expit(eta)).astype(int)

@@ -29,6 +29,14 @@ def penalised(mixture, theta, X, weights):
     return weights @ mixture.losses(theta, X) + mixture.prior * penalty
 
 
+def test_the_penalty_is_what_a_solution_pays_beside_its_losses(rng):
+    X = blobs(rng)
+    mixture = GaussianMixture(3, random_state=0)
+    theta = mixture.solve(X, None, uniform(60))
+    exact = penalised(mixture, theta, X, 0 * uniform(60))
+    assert mixture.penalty_at(theta, X) == pytest.approx(exact)
+
+
 CASES = [(1, 2), (2, 3), (3, 1), (3, 2)]
 
 

@@ -37,9 +37,10 @@ def data():
     return rng.normal(size=(60, 4)) + np.eye(4)[y] * 2, y
 
 
-def selection(data, problem, ihvp=None, rows=range(12)):
+def selection(data, problem, ihvp=None, rows=range(12), *, penalised=False):
     X, y = data
-    model = problem.model(OuterRows(X, y, np.ones(len(X)), np.empty(0, int)), None, ihvp=ihvp)
+    rows_of = OuterRows(X, y, np.ones(len(X)), np.empty(0, int), penalised)
+    model = problem.model(rows_of, None, ihvp=ihvp)
     model.add_rows(list(rows))
     model.fit()
     return model
@@ -93,6 +94,19 @@ def test_scores_are_the_implicit_gradients(data, ihvp):
     free = model.candidate_scores()
     assert np.isneginf(free[:12]).all()
     np.testing.assert_array_equal(free[12:], scores[12:])
+
+
+def test_the_outer_loss_of_a_network_may_have_its_weight_decay(data):
+    plain, penalised = (
+        selection(data, Network(small_net(), train=QUICK), penalised=pen) for pen in (False, True)
+    )
+    decay = QUICK.weight_decay
+    theta = plain.theta.numpy()
+    np.testing.assert_array_equal(theta, penalised.theta.numpy())
+    added = penalised.outer_gradient() - plain.outer_gradient()
+    np.testing.assert_allclose(added, decay * theta, rtol=1e-6, atol=1e-9)
+    added = penalised.mean_loss() - plain.mean_loss()
+    assert added == pytest.approx(0.5 * decay * theta @ theta)
 
 
 def test_a_linear_network_chooses_what_logistic_regression_chooses(data):
@@ -328,6 +342,8 @@ def test_torch_takes_the_derivatives_of_a_loss_of_ones_own(counts):
             getattr(problem, name)(theta, X, y, *arguments) for problem in (Poisson(), ByHand())
         )
         np.testing.assert_allclose(auto, hand, rtol=1e-12, atol=1e-12)
+    for problem in (Poisson(), ByHand()):
+        assert problem.penalty_at(theta, X, y) == pytest.approx(0.05 * theta @ theta)
 
 
 def test_a_loss_that_gives_no_number_is_named(counts):

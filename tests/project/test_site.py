@@ -246,6 +246,19 @@ def test_pictures_of_a_pages_width_are_told_apart_and_those_of_cells_have_a_fram
     assert html == f"{pages.FIGURE}{tag('What the cell above draws', 'half')}</p>"
 
 
+def test_printed_sentences_break_on_a_telephone_and_printed_columns_do_not(pages):
+    printed = (
+        '<div class="output stream"><div class="highlight"><pre tabindex="0">{}</pre></div></div>'
+    )
+    sentence = "USE THE DRAWS: the draws are fine as they are, <span>and 3 &lt; 4</span> of these"
+    columns = "method        rows   loss   choose (s)   train (s)\nuniform         30   0.25"
+    short = "79 of 20000 rows"
+    html = pages.prose("".join(map(printed.format, (sentence, columns, short))))
+    assert re.findall('<div class="output([^"]*)"', html) == [" prose stream", " stream", " stream"]
+    assert html.replace(" prose", "") == "".join(map(printed.format, (sentence, columns, short)))
+    assert ".output:not(.prose)" in (DOCS / "_static" / "site.css").read_text(encoding="utf-8")
+
+
 def test_no_line_of_code_on_a_page_is_wider_than_the_page():
     """The site's column holds 88 characters; longer lines of the papers' notebooks break there."""
     sources = {

@@ -3,7 +3,6 @@ suits it."""
 
 import warnings
 from dataclasses import KW_ONLY
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,14 @@ from handful.bilevel.candidate_scoring import (
 )
 from handful.bilevel.numbers import as_numbers
 from handful.bilevel.proxy_candidates import L2, Candidate, candidates_for, check_trainer
-from handful.checks import MAX_SEED, Accepts, check_labels, validate_data, word_columns, words_named
+from handful.checks import (
+    MAX_SEED,
+    Accepts,
+    check_labels,
+    training_named,
+    validate_data,
+    words_named,
+)
 from handful.coreset import Selector
 from handful.linalg import one_openmp_thread
 from handful.models.linear import LeastSquares, Logistic
@@ -36,6 +42,7 @@ from handful.plans import Compress
 from handful.progress import Bar
 from handful.tables import readable, take_rows
 from handful.trainers import (
+    check_scoring_name,
     input_tags_of,
     kind_of,
     seed_unset,
@@ -44,6 +51,9 @@ from handful.trainers import (
     why_unweighted,
 )
 from handful.types import Seed
+
+# How a message writes what to train.
+EXAMPLE = "AnyEstimatorCoreset({})"
 
 
 class AnyEstimatorCoreset(Selector):
@@ -175,6 +185,7 @@ class AnyEstimatorCoreset(Selector):
         return BilevelCoreset() if self.selector is None else clone(self.selector)
 
     def _check_X_y(self, X, y):
+        check_scoring_name(self.scoring)
         # tells first whether the family is unknown
         self.candidates(1.0)
         before, last = self._steps()
@@ -234,14 +245,8 @@ class AnyEstimatorCoreset(Selector):
                 "a dense X. Linear "
                 "models take it."
             )
-        try:
+        with training_named(estimator, X, EXAMPLE):
             return super()._check_X_y(X, y)
-        except ValueError as error:
-            if not any(
-                cause in str(error) for cause in ("holds words", "hold words", "contains NaN")
-            ):
-                raise
-            raise ValueError(_with_way_out(error, estimator, X)) from error
 
     def _linear(self):
         return all(one.proxy is None for one in self.candidates(1.0))
@@ -286,12 +291,8 @@ class AnyEstimatorCoreset(Selector):
         def loss_of(indices, weights):
             # as fit of an estimator with warm_start goes on from the trial before
             model = clone(estimator)
-            try:
+            with training_named(estimator, rows, EXAMPLE):
                 trainer.train(model.fit, take_rows(rows, indices), y[indices], weights)
-            except ValueError as error:
-                if rows is X:
-                    raise
-                raise ValueError(_with_way_out(error, estimator, rows)) from error
             judged = take_rows(rows, held), y[held]
             if scorer is None:
                 return held_out_loss(model, *judged, sample_weight[held])
@@ -445,34 +446,3 @@ def _encoded(before, rows, y):
         )
     found = fitted.transform(rows)
     return fitted, found.toarray() if sparse.issparse(found) else found
-
-
-def _with_way_out(error, estimator, rows):
-    name = type(estimator).__name__
-    words = word_columns(rows)
-    if not words and "NaN" not in str(error):
-        return str(error)
-    first = "SimpleImputer()"
-    what = "fills in what is missing"
-    instead = ""
-    if words:
-        encoder = f"(OneHotEncoder(handle_unknown='ignore'), {words!r})"
-        first = f"make_column_transformer({encoder}, remainder='passthrough')"
-        what = "encodes words"
-        if hasattr(rows, "iloc") and _takes_categories(estimator):
-            are_categories = all(hasattr(kind, "categories") for kind in rows[words].dtypes)
-            levels = dict.fromkeys(words, "category")
-            way_out = f" {name} also takes categories, X.astype({levels!r})."
-            instead = "" if are_categories else way_out
-    return (
-        f"{str(error).strip().splitlines()[0].rstrip('.:')}. {name} is to train on these rows: put "
-        f"what {what} in front, for example "
-        f"AnyEstimatorCoreset(make_pipeline({first}, {name}())).{instead}"
-    )
-
-
-def _takes_categories(estimator):
-    # No tag of boosting says so, but an option of it or of its `fit` does.
-    options = {*estimator.get_params(), *signature(estimator.fit).parameters}
-    tagged = input_tags_of(estimator).categorical
-    return tagged or any("categorical" in option for option in options)

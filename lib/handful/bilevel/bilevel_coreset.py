@@ -15,7 +15,7 @@ from handful.checks import Accepts, validate_data
 from handful.coreset import Selector
 from handful.models.base import outer_rows
 from handful.models.inverse import as_inverse_hessian, named_option
-from handful.models.linear import LinearProblem, Logistic
+from handful.models.linear import PENALTY_OF_PROBLEM, LinearProblem, Logistic
 from handful.models.problem import check_problem
 from handful.options import Count
 from handful.progress import Bar
@@ -69,6 +69,9 @@ class BilevelCoreset(Selector):
         `Elimination(...)` or `Regularised(...)`
     outer : rows of the outer loss: "train", "train+validation" (the paper's Section 5.1; every row
         counts alike) or "validation"; `fit` takes the rows of the validation set
+    outer_penalty : whether the outer loss has the penalty of the problem, so that the choice goes
+        to the model that all rows give (ours). False is the paper's outer loss, under which the
+        points make up for a part of the penalty: they overfit where that is small and rows are few
     ihvp : how implicit gradients solve their linear system (Section 3.5.1): "auto" suits the
         problem, exactly unless it is a `Network`; "exact", "cg" or "neumann"; with options of its
         own `Exact(damping=1e-3)`, `ConjugateGradients(n_steps=100)` or `NeumannSeries(n_terms=100)`
@@ -110,11 +113,13 @@ class BilevelCoreset(Selector):
     weighting: Literal["auto", "binary", "optimised", "corrective"] = "auto"
     strategy: Any = "forward"
     outer: Literal["train", "train+validation", "validation"] = "train"
+    outer_penalty: Literal[True, False] = True
     ihvp: Any = "auto"
     random_state: Seed = None
     verbose: bool = False
 
     _plan = CompressLinear(rows_per_column=200)
+    _elsewhere = PENALTY_OF_PROBLEM
 
     def fit(
         self, X: Table, y: Table = None, sample_weight: Table = None, *, validation: Any = None
@@ -151,7 +156,15 @@ class BilevelCoreset(Selector):
     def _select(self, X, y, sample_weight, rng, validation=None):
         problem, strategy, rule, weighting, ihvp = self._checked_options()
         validation = self._checked_validation(validation)
-        rows = outer_rows(X, y, sample_weight, self.outer, validation, classes=problem.classifies)
+        rows = outer_rows(
+            X,
+            y,
+            sample_weight,
+            self.outer,
+            validation,
+            classes=problem.classifies,
+            penalised=self.outer_penalty,
+        )
         weighted = weighting != "binary" or isinstance(strategy, Regularised)
         model = problem.model(rows, rng, ihvp=ihvp, weighted=weighted)
         candidates = np.flatnonzero(sample_weight)

@@ -49,7 +49,7 @@ from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot, jittered, 
 from handful.matching.pilot_faults import check_alone, flat_parameters, jumping
 from handful.matching.recombine import pursue
 from handful.models import Logistic, Problem
-from handful.models.linear import LinearProblem
+from handful.models.linear import PENALTY_OF_PROBLEM, LinearProblem
 from handful.models.links import LogisticLink, PoissonLink, SquaredLink
 from handful.options import Count, Positive
 from handful.plans import Plan
@@ -228,6 +228,7 @@ class MatchedCoreset(Selector):
 
     _ranks = False
     _plan = _SumOverBlocks()
+    _elsewhere = PENALTY_OF_PROBLEM
 
     def take(self, X: Table, *arrays: Any) -> list[Any]:
         """As `Selector.take`; with `folds` followed by the fold of each row, shape (m,)."""

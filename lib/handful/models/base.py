@@ -20,12 +20,14 @@ class OuterRows:
     y : targets, n of them, or None; encoded by the problem where a model gets them
     sample_weight : shape (n,), weights in the outer loss
     absent : indices of rows that may not be chosen
+    penalised : whether the outer loss has the problem's penalty, too
     """
 
     X: np.ndarray
     y: np.ndarray | None
     sample_weight: np.ndarray
     absent: np.ndarray
+    penalised: bool = False
 
     @property
     def share(self):
@@ -55,7 +57,7 @@ class OuterRows:
         return np.sort(rng.choice(rows, most, replace=False)) if len(rows) > most else rows
 
 
-def outer_rows(X, y, sample_weight, outer, validation, *, classes):
+def outer_rows(X, y, sample_weight, outer, validation, *, classes, penalised=False):
     """The rows of the outer loss; the training rows come first, and are those that may be chosen.
 
     Parameters
@@ -65,6 +67,7 @@ def outer_rows(X, y, sample_weight, outer, validation, *, classes):
     validation : ``(X, y)`` or ``(X, y, sample_weight)`` of further rows, checked as X and y were,
         or None for "train"
     classes : whether a one-dimensional y holds classes
+    penalised : as in `OuterRows`
 
     Returns
     -------
@@ -84,7 +87,7 @@ def outer_rows(X, y, sample_weight, outer, validation, *, classes):
         )
     absent = np.flatnonzero(sample_weight == 0)
     if validation is None:
-        return OuterRows(X, y, sample_weight, absent)
+        return OuterRows(X, y, sample_weight, absent, penalised)
     more, more_y, *weights = validation
     _check_agreement(more, more_y, X, y, classes)
     weights = check_sample_weight(weights[0] if weights else None, more.shape[0])
@@ -96,6 +99,7 @@ def outer_rows(X, y, sample_weight, outer, validation, *, classes):
         None if y is None else np.concatenate([y, more_y]),
         np.concatenate([own, weights]),
         absent,
+        penalised,
     )
 
 
@@ -207,7 +211,8 @@ class Model:
         raise NotImplementedError
 
     def outer_gradient(self):
-        """Gradient of the outer loss, the weighted mean of all rows' losses without a penalty."""
+        """Gradient of the outer loss: the weighted mean of all rows' losses, and the penalty if the
+        data say so."""
         raise NotImplementedError
 
     def hessian_product(self, v):

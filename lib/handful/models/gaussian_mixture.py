@@ -197,6 +197,11 @@ class GaussianMixture(Problem):
         H[np.diag_indices(len(H))] += _of_factors(by_factors)
         return H
 
+    def penalty_at(self, theta, X, y=None):
+        """As `Problem.penalty_at`."""
+        log_pi, _, factors = self._parts(theta, X.shape[1])
+        return float(self._penalty(log_pi, factors))
+
     def _penalty(self, log_pi, factors):
         squares = (factors**2).sum(axis=(-3, -2, -1))
         spread = 0.5 * self.prior_variance * squares

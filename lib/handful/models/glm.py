@@ -136,6 +136,8 @@ class GLM(Model):
         if self.problem.fit_intercept and not self.problem.penalise_intercept:
             # positive where every mean is 0 or 1 to rounding
             self.penalty[-1] *= 1e-14
+        # that of the outer loss
+        self.outer_penalty = self.data.penalised * self.penalty
 
     def drop_rows(self, gone):
         """As `Model.drop_rows`; a span of many more rows than there are is built anew, and without
@@ -350,12 +352,14 @@ class GLM(Model):
             of_intercept = R.sum(axis=0, dtype=np.float64, keepdims=True)
             return np.concatenate([of_features, of_intercept[:n_intercepts]])
 
-        return sum(self._over_rows(gradient))
+        of_penalty = self._in_features(self.outer_penalty * self.theta)
+        return sum(self._over_rows(gradient)) + of_penalty
 
     def mean_loss(self):
         """As `Model.mean_loss`."""
         losses = self.link.loss(self.Z, self.Y)
-        return float(np.dot(self.data.share, losses))
+        penalty = 0.5 * np.vdot(self.outer_penalty * self.theta, self.theta)
+        return float(np.dot(self.data.share, losses) + penalty)
 
     def inverse_hessian(self, G):
         """As `Model.inverse_hessian`; outside of the span it divides by l2."""
@@ -408,8 +412,8 @@ class GLM(Model):
         # the step is H^-1 a_k t_k' + q / s with q = H^-1 (penalty * theta)
         q = self._solve(self.penalty * self.theta, 10 * self.tol)
         B = self._precondition(A.T)
-        leverage = np.einsum("kp,pk->k", A, B)
-        leverage = leverage + self._outside(X, A[:, :r])
+        outside = self._outside(X, A[:, :r])
+        leverage = np.einsum("kp,pk->k", A, B) + outside
         Z = self.Z[candidates].astype(np.float64)
         P = link.mean(Z)
         rhs = P - self.Y[candidates] - link.curve(P, A @ q) / s
@@ -419,6 +423,7 @@ class GLM(Model):
         along = self._along(self.direction, X).T
         slope = np.sum(t * along, axis=1)
         slope += np.sum(self._inside(self.gradient) * q) / s
+        penalty = self._penalty_of_steps(B, t, q / s, outside)
         sample = self._outer_sample()
         M = self._sample_products(sample, X, A, B)
         # logits of the sample move by M_ik t_k + (AS q)_i / s
@@ -430,7 +435,16 @@ class GLM(Model):
         forms = u * sample.link.forms(sample.P, t)
         curvature = np.einsum("ik,ik->k", np.square(M), forms)
         curvature = curvature + 2 * cross + np.sum(own * pull)
-        return predicted_decrease(slope, curvature.astype(np.float64), free_weights)
+        curvature = curvature.astype(np.float64) + penalty
+        return predicted_decrease(slope, curvature, free_weights)
+
+    def _penalty_of_steps(self, B, t, q, outside):
+        # Twice the outer penalty of the steps B_k t_k' + q, shape (k,); what lies outside of the
+        # span adds `outside` times the penalty of H^-1 there.
+        penalty = self.outer_penalty
+        of_rows = np.einsum("pk,pk->k", penalty * B, B) + self.data.penalised * outside
+        cross = t * (B.T @ (penalty * q))
+        return of_rows * np.sum(t * t, axis=1) + 2 * cross.sum(axis=1) + np.vdot(penalty * q, q)
 
     def _outside(self, X, inside):
         # What the part of rows X outside of the span adds to their leverages, shape (k,).
@@ -463,12 +477,13 @@ class GLM(Model):
         slope = -np.einsum("sk,sk->s", self.R, self.A @ toward)
         sample = self._outer_sample(growth=1.0)
         dtype = sample.A.dtype
-        B = self._precondition(self.A.T).astype(dtype)
+        B = self._precondition(self.A.T)
+        penalty = (B.T @ (self.outer_penalty * B)) * (self.R @ self.R.T)
         root = np.sqrt(sample.u)[:, None]
-        M = (root * sample.A) @ B
+        M = (root * sample.A) @ B.astype(dtype)
         factors = sample.link.factors(sample.P, self.R.astype(dtype))
         parts = [(M * F).astype(np.float64) for F in factors]
-        return sum(part.T @ part for part in parts), slope
+        return sum((part.T @ part for part in parts), penalty), slope
 
     @cached_property
     def _sampled_rows(self):

@@ -22,6 +22,10 @@ WEIGHTS_TOL = 1e-4
 UNIQUE = "without a penalty the inner problem of a small coreset has no unique solution"
 # by which the sum of soft targets may miss one: float16 probabilities do, by rounding
 SOFT_TOLERANCE = 1e-4
+# Of a class that takes a problem: where its penalty is given.
+PENALTY_OF_PROBLEM = dict.fromkeys(
+    ("C", "alpha", "l2"), "the penalty is an option of the problem, as in Logistic(l2=1e-2)"
+)
 
 
 class LinearProblem(Problem):

@@ -122,6 +122,14 @@ class Problem(Options):
         `loss` in torch."""
         return 0.5 * self.l2 * (theta**2).sum()
 
+    def penalty_at(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray) -> float:
+        """The penalty of parameters, a number: `penalty`, or without a `loss` in torch the
+        quadratic form of the `hessian` of zero weights."""
+        if type(self).loss is not Problem.loss:
+            return _torch_model().penalty_of(self, theta)
+        penalty = self.hessian(theta, X, y, np.zeros(len(X)))
+        return float(0.5 * theta @ penalty @ theta)
+
     def losses(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Loss of every row, without the penalty, shape (n,)."""
         return _torch_model().by_rows(self, "losses", theta, X, y)
@@ -292,17 +300,24 @@ class GenericModel(Model):
         return self.problem.gradients(self.theta, *self.data.at(rows))
 
     def mean_loss(self):
-        """Weighted mean of the outer losses at the current parameters."""
+        """As `Model.mean_loss`."""
         rows = self.data
         losses = self._finite("losses", self._u.shape, self.theta, rows.X, rows.y)
-        return float(self._u @ losses)
+        loss = float(self._u @ losses)
+        if rows.penalised:
+            loss += self.problem.penalty_at(self.theta, *rows.at(self.indices))
+        return loss
 
     def outer_gradient(self):
         """As `Model.outer_gradient`."""
         g = np.zeros(len(self.theta))
         for rows in self._stretches(np.flatnonzero(self._u)):
             g += self._u[rows] @ self._gradients(rows)
-        return g
+        return g + self._penalty_gradient() if self.data.penalised else g
+
+    def _penalty_gradient(self):
+        # at the solution it balances that of the losses
+        return -self.weights @ self._gradients(self.indices)
 
     def hessian_product(self, v):
         """As `Model.hessian_product`."""
@@ -326,8 +341,7 @@ class GenericModel(Model):
         s = len(self)
         X, y = self.data.at(self.indices)
         rows = self._gradients(candidates)
-        # at the solution the penalty's gradient balances that of the losses
-        pull = -self.weights @ self._gradients(self.indices)
+        pull = self._penalty_gradient()
         penalty = self.problem.hessian(self.theta, X, y, np.zeros(s))
         whole = self.problem.hessian(self.theta, X, y, self.weights)
         data = s * (whole - penalty)
@@ -349,9 +363,10 @@ class GenericModel(Model):
         X, y = self.data.at(self._sample)
         u = self._u[self._sample]
         u = u / u.sum()
-        hessian = self.problem.hessian
-        penalty = hessian(self.theta, X, y, 0 * u)
-        return hessian(self.theta, X, y, u) - penalty
+        hessian = self.problem.hessian(self.theta, X, y, u)
+        if self.data.penalised:
+            return hessian
+        return hessian - self.problem.hessian(self.theta, X, y, 0 * u)
 
     def weight_quadratic(self):
         """As `Model.weight_quadratic`, by the derivative of the solution by the weights (Equation

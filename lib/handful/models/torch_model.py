@@ -91,25 +91,27 @@ class NetworkModel(Model):
         return torch.from_numpy(vector).to(self.theta.device, self.theta.dtype)
 
     def outer_gradient(self):
-        """Gradient of the mean outer loss, shape (p,)."""
+        """As `Model.outer_gradient`, shape (p,)."""
         total = 0.0
         for rows, X, y in self._batches(np.flatnonzero(self._u)):
             u = torch.as_tensor(self._u[rows], device=X.device)
             total = total + grad(
                 lambda theta, X=X, y=y, u=u: (u * self._losses(theta, X, y)).sum()
             )(self.theta)
-        return _vector(total)
+        return _vector(total + self._outer_decay * self.theta)
+
+    @property
+    def _outer_decay(self):
+        return self.problem.training().weight_decay if self.data.penalised else 0.0
 
     @torch.no_grad()
     def mean_loss(self):
-        """Weighted mean of the outer losses at the current parameters."""
+        """As `Model.mean_loss`."""
         blocks = self._batches(np.flatnonzero(self._u))
-        return float(
-            sum(
-                self._u[rows] @ self._losses(self.theta, X, y).cpu().numpy()
-                for rows, X, y in blocks
-            )
+        losses = sum(
+            self._u[rows] @ self._losses(self.theta, X, y).cpu().numpy() for rows, X, y in blocks
         )
+        return float(losses + 0.5 * self._outer_decay * (self.theta @ self.theta))
 
     def hvp(self, rng):
         """The function ``v -> H v``: curvature of the inner problem on a minibatch.
@@ -228,6 +230,11 @@ def by_rows(problem, kind, theta, X, y):
             f"torch: {error}"
         ) from error
     return values.numpy()
+
+
+def penalty_of(problem, theta):
+    """The penalty, a float."""
+    return float(problem.penalty(_tensor(theta)))
 
 
 def penalty_hessian(problem, theta):

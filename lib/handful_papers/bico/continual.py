@@ -33,7 +33,8 @@ def bilevel(rule="linear"):
     """
     strategy = Forward(n_start=1, every_class=False)
     problem = Logistic(L2, penalise_intercept=True)
-    return BilevelCoreset(problem, rule=rule, weighting="binary", strategy=strategy)
+    options = dict(rule=rule, weighting="binary", strategy=strategy)
+    return BilevelCoreset(problem, outer_penalty=False, **options)
 
 
 # A selector and what it looks at: pixels, a proxy, or an attribute of `handful.continual.Views`.

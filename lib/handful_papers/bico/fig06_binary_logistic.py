@@ -192,6 +192,7 @@ def run(
             problem,
             size=m,
             random_state=seed,
+            outer_penalty=False,
             **_BILEVEL[method],
         )
 

@@ -170,6 +170,7 @@ class NetworkCoresets:
             strategy=strategy,
             rule="linear",
             ihvp=NeumannSeries(self.terms),
+            outer_penalty=False,
             random_state=seed,
         )
         return selector.fit(self.X, self.y).indices_

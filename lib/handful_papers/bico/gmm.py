@@ -95,6 +95,7 @@ def _bilevel(method, mixture, size, n_start, seed):
         rule=_RULE[method],
         weighting="binary",
         strategy=Forward(n_start=n_start),
+        outer_penalty=False,
         random_state=seed,
     )
 

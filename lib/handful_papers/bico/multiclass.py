@@ -244,7 +244,7 @@ class Variants:
             outer=self.outer,
             random_state=self.seed,
         )
-        selector = BilevelCoreset(self.problem, **options)
+        selector = BilevelCoreset(self.problem, outer_penalty=False, **options)
         return selector.fit(self.data.X, self.data.y, validation=self._validation())
 
     def _validation(self):

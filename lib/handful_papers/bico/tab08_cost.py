@@ -82,6 +82,7 @@ def measure(
             random_state=random_state,
             rule="linear",
             weighting="binary",
+            outer_penalty=False,
         )
 
     # What compiles does so here.

@@ -204,6 +204,7 @@ def size_rows(
             few = AnyEstimatorCoreset(
                 model,
                 size=size,
+                selector=BilevelCoreset(outer_penalty=False),
                 random_state=seed,
                 memory=memory,
                 n_draws=n_draws,
@@ -409,18 +410,20 @@ def proxies(n):
     """The selections that `proxy_rows` compares: name -> (selector, proxy or None)."""
     linear = Logistic(1 / n)
     soft = Logistic(1e-4)
+    robust = other_trainers(linear)
+    paper = dict(outer_penalty=False)
     fitted = TreeLeaves(ExtraTreesClassifier(100, max_leaf_nodes=32))
     features = {"RBF": Nystrom(RBF(), n_landmarks=128), "NTK": Nystrom(NTK(), n_landmarks=128)}
     features |= {"random trees": TreeLeaves(), "fitted trees": fitted}
     found = {
-        "linear": (BilevelCoreset(linear, weighting="binary"), None),
-        "linear, weights": (BilevelCoreset(linear, weighting="optimised"), None),
-        "linear, robust": (BilevelCoreset(other_trainers(linear), weighting="binary"), None),
+        "linear": (BilevelCoreset(linear, weighting="binary", **paper), None),
+        "linear, weights": (BilevelCoreset(linear, weighting="optimised", **paper), None),
+        "linear, robust": (BilevelCoreset(robust, weighting="binary", **paper), None),
     }
     for name, proxy in features.items():
-        found[name] = BilevelCoreset(soft, weighting="binary"), proxy
+        found[name] = BilevelCoreset(soft, weighting="binary", **paper), proxy
         if name != "NTK":
-            found[f"{name}, weights"] = BilevelCoreset(soft, weighting="optimised"), proxy
+            found[f"{name}, weights"] = BilevelCoreset(soft, weighting="optimised", **paper), proxy
     return found
 
 

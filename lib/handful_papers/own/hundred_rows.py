@@ -25,6 +25,7 @@ def chosen(method, m, l2, X, y, seed):
             Logistic(l2=l2),
             size=m,
             weighting="optimised",
+            outer_penalty=False,
             random_state=seed,
         )
         return selector.fit(X, y)

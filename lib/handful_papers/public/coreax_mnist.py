@@ -117,6 +117,7 @@ def _chosen_by_bico(m, P, y, n_pool, seed):
         Logistic(l2=1e-3),
         size=m,
         weighting="binary",
+        outer_penalty=False,
         random_state=seed,
     )
     selector.fit(proxy.fit_transform(Z), y[pool])
