@@ -1,8 +1,9 @@
 """Whether records are what today's code gives: a share of their tasks is run again, and compared.
 
 A record holds what its sweeps were: functions, settings, seeds and what the tasks share. An audit
-calls these functions; the notebook does not run. The few notebooks without a sweep, which take
-seconds or minutes, run as a whole.
+calls these functions; the notebook does not run. Where a record holds no sweeps, the notebook runs
+as a whole, if that takes no longer than is asked for. What was compared, and the largest
+difference, the audit writes into the record.
 """
 
 import math
@@ -13,19 +14,21 @@ from pathlib import Path
 
 from handful_papers.committed import COMMITTED, FIGURES
 from handful_papers.entries import figure_entry
-from handful_papers.expected import at_equal_keys, compare
+from handful_papers.expected import at_equal_keys, compare, largest_difference
+from handful_papers.provenance import commit, to_json, write_atomically
 from handful_papers.records import read_record, read_rows
 from handful_papers.run import execute, plan
 from handful_papers.tasks import Launch, task_rows, tasks_of, with_arguments
 
 
-def audit(share, only=(), figures=FIGURES, tell=print):
+def audit(share, only=(), figures=FIGURES, minutes=2.0, tell=print):
     """Run a random share of the committed records' tasks with today's code, and compare the rows
     with those on record.
 
     Parameters
     ----------
     share : float, of the tasks of each sweep, at least one
+    minutes : float, that a notebook may have taken which has to run as a whole
 
     Returns
     -------
@@ -37,16 +40,18 @@ def audit(share, only=(), figures=FIGURES, tell=print):
         for run in plan(profile, only):
             path = Path(figures) / profile / f"{run.name}.json"
             if path.is_file():
-                n_rows, found[run.name] = _audited(path, run, share)
+                n_rows, found[run.name] = _audited(path, run, share, minutes)
                 told = "; ".join(found[run.name]) or f"{n_rows} rows as on record"
                 tell(f"{run.name}: {told}")
     return found
 
 
-def _audited(path, run, share):
-    """(number of rows compared, sentences on what differs) of one record."""
+def _audited(path, run, share, minutes):
+    """(number of rows compared, sentences on what differs) of one record, which keeps the audit."""
+    record = read_record(path)
+    share = share if record.get("sweeps") else 1.0
     try:
-        parts = _rows_of_today(read_record(path), run, share)
+        parts = _rows_of_today(record, run, share, minutes)
     except Exception as error:
         # Whatever a task raises: it must not stop the audit of the others.
         return 0, [f"its tasks do not run: {error!r:.200}"]
@@ -58,14 +63,29 @@ def _audited(path, run, share):
     n_rows = sum(len(ours) for ours, _, _ in pairs)
     if not n_rows:
         return 0, ["nothing could be compared: no row of its sweeps stands in the record"]
+    worst = max(largest_difference(ours, theirs) for ours, theirs, _ in pairs)
+    _keep(path, record, share, worst)
     return n_rows, [sentence for pair in pairs for sentence in compare(*pair)]
 
 
-def _rows_of_today(record, run, share):
+def _keep(path, record, share, worst):
+    """Write an audit by the checkout's commit into a record; code that is in no commit vouches for
+    nothing."""
+    sha, dirty = commit()
+    if sha is not None and not dirty:
+        record["audit"] = {"commit": sha, "share": share, "worst": worst}
+        write_atomically(path, to_json(record))
+
+
+def _rows_of_today(record, run, share, minutes):
     """A data frame for each sweep of a record, of a share of its tasks."""
-    if "sweeps" not in record:
-        raise ValueError("the record was made before records held their sweeps: run it again")
-    if not record["sweeps"]:
+    if not record.get("sweeps"):
+        taken = record["seconds"] / 60
+        if taken > minutes:
+            raise ValueError(
+                f"the record holds no sweeps, and its notebook as a whole takes {taken:.2g} "
+                f"minutes of the {minutes:g} that are allowed"
+            )
         return [_rows_of_notebook(run)]
     return [_rows_of_sweep(sweep, share) for sweep in record["sweeps"]]
 

@@ -60,6 +60,14 @@ def add_commands(commands):
             "what its run left"
         ),
     )
+    report.add_argument(
+        "--strict",
+        action="store_true",
+        help=(
+            "check, and fail as well for a record that is older than the code and has no audit "
+            "by it, or holds no hashes of its files"
+        ),
+    )
     audit = commands.add_parser(
         "audit", help="run a random share of the recorded tasks again, and compare"
     )
@@ -68,6 +76,12 @@ def add_commands(commands):
         type=float,
         default=0.02,
         help="of each sweep's tasks (default: .02; at least one)",
+    )
+    audit.add_argument(
+        "--minutes",
+        type=float,
+        default=2.0,
+        help="that a notebook may take which has to run as a whole (default: 2)",
     )
     for parser, run in (
         (reproduce, _reproduce),
@@ -143,9 +157,11 @@ def _report(args):
     lost = _judge_all_again(profiles) if args.judge else []
     print(site.terminal(profiles))
     wrong = []
-    if args.check:
+    if args.check or args.strict:
         rows, wrong = site.item_rows(profiles)
-        wrong += [f"{row['name']}: {sentence}" for row in rows for sentence in _faults(row)]
+        wrong += [
+            f"{row['name']}: {sentence}" for row in rows for sentence in _faults(row, args.strict)
+        ]
     print(*(f"wrong: {sentence}" for sentence in wrong), sep="\n", end="")
     return 1 if lost or wrong else 0
 
@@ -172,13 +188,15 @@ def _judge_all_again(profiles):
     return []
 
 
-def _faults(row):
+def _faults(row, strict):
     """What `--check` fails for: sentences on one row of `site.item_rows`."""
-    from handful_papers.verification import OLDER
+    from handful_papers.verification import OLDER, needs_audit
 
     record = row["record"] or {}
     found = [row["stale"]] if row["stale"] else []
     found += ["made by code that is in no commit"] if record.get("dirty") else []
+    if strict and row["record"]:
+        return found + [told for told in (row["unverified"], needs_audit(record)) if told]
     return found + ([row["unverified"]] if row["unverified"] not in ("", OLDER) else [])
 
 
@@ -187,5 +205,5 @@ def _audit(args):
 
     if not 0 < args.share <= 1:
         raise Refused(f"--share must lie above 0 and at most 1, got {args.share}.")
-    found = audit(args.share, args.only)
+    found = audit(args.share, args.only, minutes=args.minutes)
     return 1 if any(found.values()) else 0

@@ -27,6 +27,15 @@ def at_equal_keys(rows, record, rules):
     return mine, recorded, dict.fromkeys(compared, AUDIT)
 
 
+def largest_difference(ours, theirs):
+    """The largest relative difference of two tables of numbers, of `at_equal_keys`; 0 where nothing
+    is compared."""
+    ours = ours.to_numpy(float)
+    theirs = theirs.to_numpy(float)
+    scale = np.maximum(np.abs(theirs), AUDIT["atol"] / AUDIT["rtol"])
+    return float(np.nan_to_num(np.abs(ours - theirs) / scale).max(initial=0.0))
+
+
 def _by_key(frame, keys):
     texts = frame.astype(dict.fromkeys(keys, str))
     return texts.drop_duplicates(keys, keep=False).set_index(keys)

@@ -5,15 +5,40 @@ import hashlib
 import json
 from functools import cache
 
+from handful_papers.expected import AUDIT
 from handful_papers.provenance import git, to_json, write_atomically
 from handful_papers.records import read_record
 
 OLDER = "made before records held hashes of their files"
+# What computes, beside a figure's notebook.
+CODE = "lib"
 
 
 def hashes(paths):
     """Name -> SHA-256 of a file's content, for each of some files."""
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+
+
+def needs_audit(record):
+    """Why the code of today may give other rows than a record's, as words; "" where it cannot: the
+    record, or an audit of it that found no difference, was made by this code."""
+    if git("rev-parse", "HEAD") is None or has_code_of_today(record["commit"], record["item"]):
+        return ""
+    known = record.get("audit")
+    if known is None:
+        return "made by older code, and not audited"
+    if known["worst"] > AUDIT["rtol"]:
+        return f"made by older code, and its audit found a difference of {known['worst']:.2g}"
+    if not has_code_of_today(known["commit"], record["item"]):
+        return "made by older code, and audited by older code"
+    return ""
+
+
+@cache
+def has_code_of_today(sha, item):
+    """Whether the library and a figure's notebook are today what they were at a commit."""
+    today = git("diff", "--quiet", str(sha), "--", CODE, f"notebooks/{item}.ipynb")
+    return today is not None
 
 
 def vouch_for(path, file):

@@ -297,10 +297,15 @@ def test_one_seed_and_a_run_again_leave_what_ran_and_a_misspelt_parameter_stops_
 def test_an_audit_runs_recorded_tasks_again_and_tells_what_differs(checkout):
     if not checkout.record("laptop").is_file():
         checkout.handful("reproduce", "--profile", "laptop", "--only", "fig")
-    before = checkout.record("laptop").read_bytes()
+    made = read_record(checkout.record("laptop"))
     same = checkout.handful("audit", "--share", "0.5", "--only", "fig")
     assert "demo/fig: 3 rows as on record" in same.stdout, same.stdout
     assert same.returncode == 0
+    before = checkout.record("laptop").read_bytes()
+    audited = read_record(checkout.record("laptop"))
+    if (known := audited.pop("audit", None)) is not None:
+        assert (known["share"], known["worst"]) == (0.5, 0.0)
+    assert audited == {key: value for key, value in made.items() if key != "audit"}
     (checkout.papers / "demo" / "fig.py").write_text(MODULE.replace("n + seed", "n + 1.001 * seed"))
     moved = checkout.handful("audit", "--share", "1", "--only", "fig")
     assert "value differs in 4 of 6 rows" in moved.stdout
@@ -337,7 +342,9 @@ def test_an_audit_calls_the_functions_of_the_sweeps_and_does_not_run_their_noteb
     del record["sweeps"]
     checkout.record("laptop").write_text(to_json(record))
     audited = checkout.handful("audit", "--only", "fig")
-    assert "made before records held their sweeps: run it again" in audited.stdout
+    assert "demo/fig: 6 rows as on record" in audited.stdout
+    audited = checkout.handful("audit", "--only", "fig", "--minutes", "0")
+    assert "the record holds no sweeps, and its notebook as a whole takes" in audited.stdout
     checkout.record("laptop").write_text(text)
 
 

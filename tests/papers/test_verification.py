@@ -12,7 +12,14 @@ from handful_papers.parameters import NOTEBOOKS
 from handful_papers.provenance import expected_hash, to_json
 from handful_papers.records import read_record
 from handful_papers.run import Planned, stale
-from handful_papers.verification import OLDER, changed, hashes, unverified, vouch_for
+from handful_papers.verification import (
+    OLDER,
+    changed,
+    hashes,
+    needs_audit,
+    unverified,
+    vouch_for,
+)
 
 ITEM = "svm/fig04_sensitivities"
 
@@ -59,7 +66,9 @@ def record(tmp_path, monkeypatch):
     monkeypatch.setattr("handful_papers.provenance.ROOT", root)
     verification.in_history.cache_clear()
     verification.sources_at.cache_clear()
+    verification.has_code_of_today.cache_clear()
     yield path
+    verification.has_code_of_today.cache_clear()
     verification.in_history.cache_clear()
     verification.sources_at.cache_clear()
 
@@ -107,6 +116,26 @@ def test_a_notebook_with_other_cells_and_a_commit_of_no_history_are_told(record)
     vouch_for(record, executed)
     told = unverified(record, read_record(record))
     assert told == "fig04_sensitivities.ipynb is not a run of the notebook at its commit"
+
+
+def test_a_record_of_older_code_needs_an_audit_by_the_code_of_today_that_found_no_difference(
+    record,
+):
+    root = record.parents[3]
+    known = read_record(record)
+    assert needs_audit(known) == ""
+    (root / "lib").mkdir()
+    (root / "lib" / "a.py").write_text("1\n")
+    git(root, "add", "lib")
+    git(root, "commit", "--quiet", "-m", "three")
+    verification.has_code_of_today.cache_clear()
+    assert needs_audit(known) == "made by older code, and not audited"
+    audit = {"commit": git(root, "rev-parse", "HEAD"), "share": 0.1, "worst": 0.0}
+    assert needs_audit(known | {"audit": audit}) == ""
+    told = needs_audit(known | {"audit": audit | {"worst": 0.06}})
+    assert told == "made by older code, and its audit found a difference of 0.06"
+    by_older = needs_audit(known | {"audit": audit | {"commit": known["commit"]}})
+    assert by_older == "made by older code, and audited by older code"
 
 
 @pytest.mark.parametrize(
