@@ -41,6 +41,15 @@ def read_matlab(path, entry):
     return file["X"].toarray(), (file["y"][:, 0] > 0).astype(np.int64)
 
 
+def read_house_numbers(path, entry):
+    """Images of SVHN, a MATLAB file of pixels (height, width, channel, image) and of labels from 1
+    to 10: a row of 3,072 values an image, as of CIFAR-10, and the digit, 0 where the label is 10.
+    """
+    file = loadmat(path)
+    pixels = file["X"].transpose(3, 2, 0, 1)
+    return pixels.reshape(len(pixels), -1), file["y"][:, 0].astype(np.int64) % 10
+
+
 def read_spoken_digits(path, entry):
     """Free Spoken Digits, a zip of `recordings/{digit}_{speaker}_{index}.wav` (8 kHz, mono, 16
     bit).

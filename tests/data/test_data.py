@@ -17,11 +17,12 @@ HERE = [name for name, about in ENTRIES.items() if about.kind != "file"]
 def test_every_entry_has_title_licence_shape_and_a_checksum_for_every_file():
     for about in ENTRIES.values():
         assert about.title and about.licence and about.rows > 0 and about.features > 0  # noqa: PT018
-        assert about.kind == "generated" or about.url.startswith("https://")
+        assert about.kind == "generated" or about.url.startswith(("https://", "http://"))
         assert about.kind != "file" or about.sha256 or about.raw
         assert not about.of or about.of_rows > about.rows
         for raw in about.raw:
-            assert raw["url"].startswith("https://")
+            # What a checksum of the file is known of may come over a line that anybody can change.
+            assert raw["url"].startswith("https://") or "sha256" in raw
             assert callable(reader_of(raw["format"]))
             assert "/" not in raw["filename"]
             assert "sha256" in raw or {name.partition("[")[0] for name in about.content} >= set(

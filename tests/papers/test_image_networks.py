@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from scipy.io import savemat
 
 torch = pytest.importorskip("torch")
 
 from handful_papers.bico.fig08_networks import CURVES, METHODS, NetworkCoresets
 from handful_papers.bico.image_networks import image_network, shift_and_flip
+from handful_papers.readers import read_house_numbers
 from handful_papers.tasks import run_task
 
 
@@ -108,3 +110,13 @@ def test_a_killed_selection_goes_on_where_it_was_and_chooses_the_same_rows(
     rows = run_task(task, {"method": method}, [], str(tmp_path))[0]
     assert trained[5:] == [36]
     assert [row["row"] for row in rows] == whole
+
+
+def test_house_numbers_are_rows_like_those_of_cifar_and_a_ten_is_the_digit_zero(tmp_path, rng):
+    pixels = rng.integers(256, size=(32, 32, 3, 4), dtype=np.uint8)
+    savemat(tmp_path / "a.mat", {"X": pixels, "y": np.array([[1], [10], [3], [9]], np.uint8)})
+    X, y = read_house_numbers(tmp_path / "a.mat", None)
+    assert X.dtype == np.uint8
+    assert y.tolist() == [1, 0, 3, 9]
+    # Red, then green, then blue, each of them line by line.
+    assert X[2].reshape(3, 32, 32)[1, 5, 7] == pixels[5, 7, 1, 2]

@@ -8,10 +8,12 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
+from handful.data.registry import ENTRIES
 from handful_papers import Experiment
 from handful_papers.bico import METHODS
-from handful_papers.entries import names
+from handful_papers.entries import figure_entry, names, papers_data
 from handful_papers.parameters import NOTEBOOKS, cell_parameters, run_parameters
+from handful_papers.run import plan
 from handful_papers.spread import mean_and_deviation
 from handful_papers.svm.panels import draw_errors
 from matplotlib.figure import Figure
@@ -114,3 +116,30 @@ def test_a_band_is_drawn_of_several_seeds_and_none_of_one(n_seeds):
     ax = Figure().subplots()
     draw_errors(ax, rows.assign(method="uniform", size=rows.k, error=rows.v))
     assert [container.has_yerr for container in ax.containers] == [n_seeds > 1]
+
+
+# The images of the one were withdrawn; of SONG, that of the other, nobody states a checksum.
+STAND_INS_ONLY = {"vcgmm/tab02_many_clusters", "vcgmm/figS2_more_data"}
+# Parameters that name data for the sake of another profile, or of a picture.
+ABOUT_OTHERS = ("show", "classes", "pca", "unchanged", "generated")
+
+
+def test_profile_paper_takes_the_papers_data_and_no_stand_in():
+    runs = {run.name: run for run in plan("paper")}
+    for name in set(names()) - STAND_INS_ONLY:
+        declared = papers_data(figure_entry(name))
+        wanted = {one if isinstance(one, str) else one["name"] for one in declared}
+        given = runs[name].parameters
+        texts = set(_texts([value for key, value in given.items() if key not in ABOUT_OTHERS]))
+        taken = texts & set(ENTRIES) if wanted else set()
+        assert {one for one in taken if not {one, ENTRIES[one].of} & wanted} == set(), name
+        assert not wanted or not any("patches" in text for text in texts), name
+
+
+def _texts(value):
+    """All texts in a value of a parameter."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [text for one in value for text in _texts(one)]
+    return [value] if isinstance(value, str) else []
