@@ -129,9 +129,10 @@ class MatchedCoreset(Selector):
       from a Gaussian, at draws that short chains make on rows chosen so. Sampling on the rows, with
       weights, samples the posterior of all rows; `kl_` estimates how nearly, `check` says it of the
       draws.
-      Models with groups, such as an intercept for each of thousands of schools, give their design
-      as a CSR matrix with a column for each group: parameters of a group occur in its own rows
-      alone, so that the sums, and the rows, grow with the groups and not with their square.
+      Of models with groups, such as an intercept for each of thousands of schools, the parameters
+      of a group occur in its own rows alone, so that the sums, and the rows, grow with the groups
+      and not with their square. Linear models give their design as a CSR matrix with a column for
+      each group; of a function it is found which of its parameters move which rows.
     - an array of parameters, shape (K, p): log-likelihoods there, draws of a short chain for
       example.
 
