@@ -41,7 +41,7 @@ def pattern_by_moves(rows, theta):
         if len(few) == len(present):
             return sparse.csr_array(_placed(found, present, n))
         colour = colours(seen)
-        if _n_probes(colour) > p:
+        if _n_probes(colour) >= p:
             return None
         found, doubtful = asked.decoded(colour, present)
         if not len(doubtful):
@@ -111,8 +111,10 @@ def bits_of(m):
 
 
 def _n_probes(colour):
+    """About how often a row is asked; a colour of one parameter asks once."""
     counts = np.bincount(colour[colour >= 0])
-    return sum(2 * bits_of(int(m)).shape[1] for m in counts)
+    asked = [1 if m == 1 else 2 * bits_of(int(m)).shape[1] for m in counts]
+    return sum(asked)
 
 
 def colours(pattern):
