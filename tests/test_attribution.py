@@ -10,6 +10,7 @@ from handful.bilevel import GaussianMixture
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 from sklearn.base import is_regressor
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits
 from sklearn.ensemble import (
     HistGradientBoostingRegressor,
@@ -242,3 +243,28 @@ def test_what_a_model_says_of_rows_that_it_did_not_see_is_what_scikit_learn_find
         theirs = cross_val_predict(model, X, words, cv=folds, method=method)
         codes = words if method == "predict" else np.unique(words, return_inverse=True)[1]
         np.testing.assert_array_equal(_predicted(model, X, codes, folds, method), theirs)
+
+
+def test_arguments_that_are_none_or_in_another_order_are_told():
+    X = np.arange(20.0).reshape(10, 2)
+    y = np.arange(10) % 2
+    with pytest.raises(TypeError, match=r"suspects: got .*'cv'; did you mean n_folds\? The arg"):
+        suspects(LogisticRegression(), X, y, cv=3)
+    with pytest.raises(TypeError, match=r"influence: missing .*: 'X_test'\. The arguments of infl"):
+        influence(Logistic(), X, y)
+    with pytest.raises(
+        TypeError, match=r"estimator must be a classifier or a regressor.*got array"
+    ):
+        suspects(X, y, LogisticRegression())
+
+
+def test_words_that_suspects_cannot_train_on_are_told_with_what_mends_it():
+    frame = pd.DataFrame({"town": ["u", "v"] * 10, "a": np.arange(20.0)})
+    y = np.arange(20) // 10
+    with pytest.raises(
+        ValueError, match=r"Logistic.* is to train.*suspects\(make_pipeline"
+    ) as told:
+        suspects(LogisticRegression(), frame, y, random_state=0)
+    assert "Column 'town' of X holds words" in str(told.value)
+    columns = make_column_transformer((OneHotEncoder(), ["town"]), remainder="passthrough")
+    suspects(make_pipeline(columns, LogisticRegression()), frame, y, random_state=0)

@@ -3,6 +3,7 @@ loss."""
 
 import warnings
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from handful.checks import (
     check_labels,
     check_memory,
     check_X_y,
-    words_named,
+    training_named,
 )
 from handful.coreset import take_rows
 from handful.matching.likelihoods import LinearLikelihood
@@ -28,6 +29,7 @@ from handful.models.base import OuterRows
 from handful.models.glm import GLM
 from handful.models.linear import LeastSquares, Logistic
 from handful.models.problem import check_problem
+from handful.options import explained
 from handful.progress import Bar
 from handful.rows import check_in_memory
 from handful.tables import readable
@@ -118,6 +120,7 @@ class LinearTraining:
         return H
 
 
+@explained
 def influence(
     problem: Any, X: Table, y: Table, X_test: Table, y_test: Table, *, rescaled: bool = True
 ) -> np.ndarray:
@@ -228,6 +231,7 @@ class Suspects:
         return taken[0] if len(taken) == 1 else taken
 
 
+@explained
 def suspects(
     estimator: Any, X: Table, y: Table, *, n_folds: int = 5, random_state: Seed = None
 ) -> Suspects:
@@ -278,6 +282,17 @@ def suspects(
     (20, 30)
     """
     rng = as_generator(random_state)
+    is_problem = isinstance(estimator, Logistic | LeastSquares)
+    is_trainer = not isinstance(estimator, type) and kind_of(estimator) in (
+        "classifier",
+        "regressor",
+    )
+    if not (is_problem or is_trainer):
+        raise TypeError(
+            "estimator must be a classifier or a regressor, as scikit-learn's ClassifierMixin or "
+            "RegressorMixin with BaseEstimator makes it, or a Logistic problem, got "
+            f"{shorten(repr(estimator), 80)}."
+        )
     check_in_memory("suspects", X, y)
     if np.ndim(y) != 1:
         raise ValueError(f"y must hold one label a row, shape (n,), got shape {np.shape(y)}.")
@@ -285,21 +300,15 @@ def suspects(
     X = readable(X)
     y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
     check_consistent_length(X, y)
-    if isinstance(estimator, Logistic | LeastSquares):
+    if is_problem:
         estimator.check()
         estimator = estimator.estimator(len(y) * (1 - 1 / n_folds))
-    if isinstance(estimator, type) or kind_of(estimator) not in ("classifier", "regressor"):
-        raise TypeError(
-            "estimator must be a classifier or a regressor, as scikit-learn's ClassifierMixin or "
-            "RegressorMixin with "
-            f"BaseEstimator makes it, or a Logistic problem, got {estimator!r}."
-        )
     model = clone(estimator)
     own = estimator.get_params()
     fold_seed = int(rng.integers(MAX_SEED))
     seed_unset(model, int(rng.integers(MAX_SEED)))
     classes = np.unique(y, return_inverse=True) if kind_of(estimator) == "classifier" else None
-    with words_named(X):
+    with training_named(estimator, X, "suspects({}, X, y)"):
         if "oob_score" in own and own.get("bootstrap", True):
             predicted = _out_of_bag(model.set_params(oob_score=True), X, y, classes)
         else:

@@ -153,7 +153,7 @@ def explaining(elsewhere: dict[str, str] | None = None) -> Callable[[Method], Me
     return decorate
 
 
-# The decorator of an `__init__`.
+# The decorator of what has no more to say of arguments than its class does.
 explained = explaining()
 
 

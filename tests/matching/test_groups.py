@@ -5,8 +5,14 @@ import warnings
 import numpy as np
 import pytest
 from handful import Logistic, MatchedCoreset, Poisson
-from handful.matching.groups import GroupMatch, SparsePilot, SparseRows, find_groups
+from handful.matching.group_match import GroupMatch
+from handful.matching.groups import find_groups
+from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.likelihoods import likelihood
+from handful.matching.patterns import pattern_by_moves
+from handful.matching.priors import GaussianPrior
+from handful.matching.sparse_pilot import SparsePilot, factored
+from handful.matching.sparse_rows import ProbedRows, SparseRows
 from scipy import sparse
 
 
@@ -33,13 +39,20 @@ def grouped(n_groups, sizes, *, slopes=False, seed=0, counts=False):
     return sparse.csr_array(sparse.hstack(columns)), y.astype(int), group
 
 
+def pilot_of(rows, deviations=1.0):
+    """The `SparsePilot` of rows under independent Gaussians of mean zero."""
+    p = rows.design.shape[1]
+    prior = GaussianPrior(np.broadcast_to(deviations, p) ** -2.0)
+    return SparsePilot(rows, prior, np.zeros(p))
+
+
 def missed(problem, design, y, found, weights=None, seed=1):
     """Variance over the pilot's draws of what chosen rows miss of the log-likelihood, computed from
     dense predictors."""
     n = design.shape[0]
     weights = np.ones(n) if weights is None else weights
     model, target = likelihood(problem, y)
-    pilot = SparsePilot(SparseRows(model, design, target, weights), np.ones(design.shape[1] + 1))
+    pilot = pilot_of(SparseRows(model, design, target, weights))
     theta = pilot.draws(100, np.random.default_rng(seed))
     eta = design.toarray() @ theta[:, :-1].T + theta[:, -1]
     if isinstance(problem, Poisson):
@@ -109,7 +122,7 @@ def test_what_is_shared_and_what_belongs_together_is_found():
     nested = sparse.hstack(
         [design, indicators(inner, 80), sparse.csr_array((len(y), 1))], format="csr"
     )
-    found = find_groups(nested)
+    found = find_groups(nested.sign() ** 2)
     assert found.shared.tolist() == [0, 1]
     assert len(found.own) == 40
     for columns in found.own:
@@ -123,25 +136,21 @@ def test_sums_of_each_group_and_of_each_batch_are_kept():
     design, y, group = grouped(30, 80)
     model, target = likelihood(Logistic(), y)
     rows = SparseRows(model, design, target, np.ones(len(y)))
-    pilot = SparsePilot(rows, np.ones(design.shape[1] + 1))
-    match = GroupMatch(rows, pilot, find_groups(rows.design), np.random.default_rng(0))
+    match = GroupMatch(rows, pilot_of(rows), np.random.default_rng(0))
     places, weights, _ = match.match(3)
     every = np.arange(len(y))
-    own = match.of_groups(every, 3)
+    own, common = match.equations(every, 3)
     for g in range(30):
         inside = group[places] == g
         kept = weights[inside] @ own[places[inside]]
         np.testing.assert_allclose(kept, own[group == g].sum(0), rtol=1e-9, atol=1e-9)
-    common = match.of_batch(every)
     np.testing.assert_allclose(weights @ common[places], common.sum(0), rtol=1e-9, atol=1e-9)
 
 
 def test_draws_of_the_pilot_have_its_covariance():
     design, y, _ = grouped(4, 60)
     model, target = likelihood(Logistic(), y)
-    pilot = SparsePilot(
-        SparseRows(model, design, target, np.ones(len(y))), np.ones(design.shape[1] + 1)
-    )
+    pilot = pilot_of(SparseRows(model, design, target, np.ones(len(y))))
     draws = pilot.draws(40_000, np.random.default_rng(0))
     covariance = np.linalg.inv(pilot.curvature.toarray())
     np.testing.assert_allclose(np.cov(draws.T), covariance, atol=0.03 * covariance.max())
@@ -152,7 +161,7 @@ def test_draws_of_the_pilot_have_its_covariance():
 
 def chain(rows, deviations, rng, n_chains=20, n_draws=200):
     """Hamiltonian draws, shape (chains, draws, p), under a Gaussian prior with these deviations."""
-    pilot = SparsePilot(rows, deviations)
+    pilot = pilot_of(rows, deviations)
     scale = pilot.draws(300, rng).std(0)
 
     def density(theta):
@@ -219,3 +228,104 @@ def test_columns_without_groups_are_refused_and_small_groups_told():
         MatchedCoreset(at="posterior", size=500).fit(design, y)
     with pytest.raises(TypeError, match=r"[Ss]parse"):
         MatchedCoreset(at="path").fit(design, y)
+
+
+# Functions, whose groups are found by moving parameters ------------------------------------------
+
+
+def crossed(theta, D, y):
+    """Three slopes, the logarithm of a deviation, effects of 40 groups (non-centred), their slopes,
+    and effects of four items, which all groups have."""
+    group = D[:, 3].astype(int)
+    eta = theta[:, :3] @ D[:, :3].T + np.exp(theta[:, 3:4]) * theta[:, 4:44][:, group]
+    eta += 0.4 * theta[:, 44:84][:, group] * D[:, 0] + theta[:, 84:][:, D[:, 4].astype(int)]
+    return y * eta - np.logaddexp(0, eta)
+
+
+def crossed_data(size=250):
+    rng = np.random.default_rng(0)
+    n = 40 * size
+    group = rng.permutation(np.repeat(np.arange(40), size))
+    D = np.column_stack([rng.standard_normal((n, 3)), group, rng.integers(0, 4, n)])
+    truth = np.r_[0.7, -0.4, 0.2, -0.3, rng.standard_normal(80), 0.3, -0.2, 0.1, 0.0]
+    rate = 1 / (1 + np.exp(-(crossed(truth[None], D, 1.0) - crossed(truth[None], D, 0.0))[0]))
+    return D, (rng.random(n) < rate).astype(float)
+
+
+@pytest.mark.parametrize("most", [1 << 22, 1 << 12], ids=["all rows", "few rows"])
+def test_parameters_of_each_row_are_found_by_moving_them(monkeypatch, most):
+    monkeypatch.setattr("handful.matching.patterns.MOST", most)
+    D, y = crossed_data(60)
+    model, _ = likelihood(crossed, y)
+    weights = np.ones(len(y))
+    weights[::7] = 0
+    rows = LikelihoodSums(model, D, y, weights)
+    pattern = pattern_by_moves(rows, np.random.default_rng(1).normal(size=88))
+    group = D[:, 3].astype(int)
+    expected = np.zeros((len(y), 88))
+    expected[:, :4] = 1
+    every = np.arange(len(y))
+    for column in (4 + group, 44 + group, 84 + D[:, 4].astype(int)):
+        expected[every, column] = 1
+    expected[weights == 0] = 0
+    np.testing.assert_array_equal(pattern.toarray(), expected)
+    found = ProbedRows(rows, pattern).groups
+    assert sorted(found.shared) == [0, 1, 2, 3, 84, 85, 86, 87]
+    assert len(found.own) == 40
+
+
+def test_derivatives_by_moves_of_all_groups_at_once_are_those_of_each_row():
+    D, y = crossed_data(60)
+    model, _ = likelihood(crossed, y)
+    rows = LikelihoodSums(model, D, y, np.ones(len(y)))
+    theta = 0.3 * np.random.default_rng(1).normal(size=88)
+    probed = ProbedRows.around(rows, theta)
+    places = np.array([5, 700, 1199])
+    _, slopes, curvatures = probed.expanded(theta)(places)
+    # of one linear predictor
+    probability = np.exp(crossed(theta[None], D, 1.0)[0])
+    group = D[:, 3].astype(int)
+    for row, place in enumerate(places):
+        effect = np.exp(theta[3]) * theta[4 + group[place]]
+        items = (np.arange(4) == D[place, 4]).astype(float)
+        of_eta = [*D[place, :3], effect, *items, np.exp(theta[3]), 0.4 * D[place, 0]]
+        bend = probability[place] * (1 - probability[place])
+        expected = -bend * np.outer(of_eta, of_eta)
+        missed_by = y[place] - probability[place]
+        expected[3, 3] += missed_by * effect
+        expected[3, 8] += missed_by * np.exp(theta[3])
+        expected[8, 3] = expected[3, 8]
+        np.testing.assert_allclose(slopes[row], missed_by * np.array(of_eta), atol=1e-6)
+        np.testing.assert_allclose(curvatures[row], expected, atol=1e-4)
+
+
+def test_a_function_with_groups_gets_rows_that_keep_its_log_likelihood():
+    D, y = crossed_data()
+    found = MatchedCoreset(crossed, at="posterior", start=np.zeros(88), random_state=0).fit(D, y)
+    assert found.kl_ < 1e-3
+    assert len(found.indices_) < len(y) / 3
+    # at draws of independent Gaussians around the mode, each as wide as the data say by themselves
+    rng = np.random.default_rng(3)
+    size = np.r_[np.full(4, 0.03), np.full(80, 0.2), np.full(4, 0.03)]
+    theta = found.modes_[0] + size * rng.standard_normal((60, 88))
+    difference = crossed(theta, D, y).sum(1)
+    few = found.indices_
+    difference -= crossed(theta, D[few], y[few]) @ found.weights_
+    assert np.var(difference) < 1e-2
+    uniform = rng.choice(len(y), len(few), replace=False)
+    of_uniform = crossed(theta, D[uniform], y[uniform]).sum(1) * len(y) / len(few)
+    assert np.var(crossed(theta, D, y).sum(1) - of_uniform) > 10
+
+
+def test_a_factor_of_a_sparse_curvature_is_its_root():
+    rng = np.random.default_rng(0)
+    H = np.diag(rng.uniform(2, 3, 30))
+    H[0, 1:] = H[1:, 0] = rng.normal(size=29) / 5
+    found, of_itself = factored(sparse.csc_array(H))
+    root = found.root(np.eye(30))
+    np.testing.assert_allclose(root @ root.T, H, atol=1e-12)
+    assert of_itself
+    H[0, 0] = -1.0
+    larger, of_itself = factored(sparse.csc_array(H))
+    assert larger.is_definite
+    assert not of_itself

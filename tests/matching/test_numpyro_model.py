@@ -255,6 +255,45 @@ def test_reparametrised_models_and_counts_of_rows_are_understood():
     assert rows.check(chain(rows)).verdict == "use the draws"
 
 
+def many_groups(centred):
+    """A model of 150 groups whose deviation is drawn as well."""
+
+    def model(X, g, n_groups, y):
+        beta = numpyro.sample("beta", dist.Normal(0, 1).expand([3]))
+        tau = numpyro.sample("tau", dist.HalfNormal(1.0))
+        with numpyro.plate("groups", n_groups):
+            z = numpyro.sample("z", dist.Normal(0, tau if centred else 1))
+        effect = z if centred else tau * z
+        with numpyro.plate("rows", len(y)):
+            numpyro.sample("y", dist.Bernoulli(logits=X @ beta + effect[g]), obs=y)
+
+    return model
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_groups_of_a_model_are_found_and_the_rows_are_right_at_draws_of_nuts(centred):
+    rng = np.random.default_rng(0)
+    n_groups, n = 150, 12_000
+    X = rng.normal(size=(n, 3))
+    g = rng.integers(0, n_groups, n)
+    eta = X @ [0.8, -0.5, 0.3] + 0.8 * rng.normal(size=n_groups)[g]
+    y = (rng.random(n) < expit(eta)).astype(int)
+    rows = from_numpyro(many_groups(centred), X, g, n_groups, y, random_state=0)
+    # many fewer than the 1,829 sums of all pairs of parameters would need for each of two
+    assert len(rows.indices_) < 0.2 * n
+    kernel = NUTS(rows.model_, init_strategy=init_to_value(values=rows.start_))
+    mcmc = MCMC(kernel, num_warmup=150, num_samples=150, progress_bar=False)
+    mcmc.run(jax.random.PRNGKey(0), *rows.args_, **rows.kwargs_)
+    draws = {name: np.asarray(v, float) for name, v in mcmc.get_samples().items()}
+    effect = draws["z"] if centred else draws["tau"][:, None] * draws["z"]
+    eta = draws["beta"] @ X.T + effect[:, g]
+    loglik = y * eta - np.logaddexp(0, eta)
+    difference = loglik.sum(1) - loglik[:, rows.indices_] @ rows.weights_
+    assert np.var(difference) < 1e-2
+    assert rows.check(mcmc).verdict != "refuse"
+    assert rows.check(draws | {"tau": draws["tau"] * 1.3}).verdict == "refuse"
+
+
 # Mistakes -----------------------------------------------------------------------------------------
 
 

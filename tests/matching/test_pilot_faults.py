@@ -72,7 +72,7 @@ SMOOTH = {
 def test_what_is_continuous_does_not_jump(name, n):
     X, y = step_data(n)
     rows = LikelihoodSums(Likelihood(SMOOTH[name]), X, y, np.ones(n))
-    assert not jumping(rows, np.array([[0.4], [0.1], [0.7]])).any()
+    assert not jumping(rows, np.array([[0.4], [0.1], [0.7]]), np.eye(1)).any()
 
 
 def product(theta, X, y):

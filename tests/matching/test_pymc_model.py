@@ -288,3 +288,26 @@ def test_what_has_no_rows_is_refused_with_the_reason():
             written()
         with pytest.raises(ValueError, match=words):
             from_pymc(model)
+
+
+def test_groups_are_found_whose_deviation_is_drawn_as_well():
+    rng = np.random.default_rng(0)
+    n_groups, n = 130, 9000
+    X = rng.normal(size=(n, 2))
+    group = rng.integers(0, n_groups, n)
+    eta = X @ [0.8, -0.5] + 0.8 * rng.normal(size=n_groups)[group]
+    y = (rng.random(n) < expit(eta)).astype(int)
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0, 1, shape=2)
+        tau = pm.HalfNormal("tau", 1)
+        effect = pm.Normal("effect", 0, tau, shape=n_groups)
+        pm.Bernoulli("y", logit_p=pm.math.dot(X, beta) + effect[group], observed=y)
+    rows = from_pymc(model, random_state=0)
+    few = rows.indices_
+    assert len(few) < 0.25 * n
+    # as wide as the data say of each parameter by itself
+    theta = np.tile(rows.start_["effect"], (50, 1)) + 0.25 * rng.normal(size=(50, n_groups))
+    slopes = rows.start_["beta"] + 0.03 * rng.normal(size=(50, 2))
+    eta = slopes @ X.T + theta[:, group]
+    loglik = y * eta - np.logaddexp(0, eta)
+    assert np.var(loglik.sum(1) - loglik[:, few] @ rows.weights_) < 1e-2

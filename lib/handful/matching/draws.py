@@ -5,11 +5,12 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from handful.checks import ConvergenceError, as_real
-from handful.matching.groups import SparsePilot, SparseRows
 from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.likelihoods import with_noise
-from handful.matching.pilot import deviations_of, find_pilot, slopes_along
-from handful.matching.stein import stein_test
+from handful.matching.pilot import find_pilot, slopes_along
+from handful.matching.priors import FunctionPrior, prior_of
+from handful.matching.sparse_rows import SparseRows
+from handful.matching.stein import WIDE, stein_test
 
 # Deviation of the prior of the noise's logarithm where the prior names coefficients alone.
 FLAT = 1e3
@@ -45,8 +46,9 @@ def tested(few, theta, chains, prior, start):
     prior : as `find_pilot`, or for least squares with noise also without the noise
     start : shape (p,) or (1, p), near the mode, of a function; None starts at the mean of the draws
     """
-    if isinstance(few, SparseRows):
-        return _tested_columns(few, theta, chains, prior)
+    is_wide = isinstance(few, SparseRows) or (theta.shape[1] > WIDE and not few.model.n_outputs)
+    if is_wide:
+        return _tested_columns(few, theta, chains, prior, start)
     few, start, prior = _target(few, theta, prior, start)
     try:
         pilot, log_prior, _ = find_pilot(few, prior, start)
@@ -74,32 +76,38 @@ def tested(few, theta, chains, prior, start):
     return stein_test(z, g, gap), ""
 
 
-def _tested_columns(few, theta, chains, prior):
+def _tested_columns(few, theta, chains, prior, mode):
     """As `tested`, of a model whose parameters are too many to be whitened: each is scaled by its
     own deviation. The prior's deviations may be those of each draw, shape (S, p), as a hierarchical
     model draws them, too."""
-    if callable(prior):
-        return None, "give check the deviations of the prior, of each draw where they were drawn"
-    each = np.asarray(prior, float)
-    by_draw = each.ndim > 1
-    deviations = stacked(prior, "prior") if by_draw else deviations_of(prior, theta.shape[1])
-    if by_draw and deviations.shape != theta.shape:
-        raise ValueError(
-            f"prior must hold the deviations of each draw, shape {theta.shape}, got "
-            f"{deviations.shape}."
-        )
+    center = theta.mean(0)
     scale = np.maximum(theta.std(0), TINY)
-    g = (few.slopes(theta) - theta / deviations**2) * scale
+    gap = 0.0
+    unknown = None, "of so many parameters the slopes must be known, those of the prior as well"
+    if not few.model.has_slopes:
+        return unknown
+    if np.ndim(prior) > 1:
+        deviations = stacked(prior, "prior")
+        if deviations.shape != theta.shape:
+            raise ValueError(
+                f"prior must hold the deviations of each draw, shape {theta.shape}, got "
+                f"{deviations.shape}."
+            )
+        of_prior = -theta / deviations**2
+    else:
+        log_prior = prior_of(few.model, prior, theta[:1])
+        if isinstance(log_prior, FunctionPrior):
+            return unknown
+        mode = center[None] if mode is None else mode
+        of_prior = log_prior.slopes(theta)
+        density = few.sums(theta) + log_prior(theta)
+        center = mode[0]
+        gap = (few.sums(mode) + log_prior(mode))[0] - np.median(density)
+    g = (few.slopes(theta) + of_prior) * scale
     if not np.isfinite(g).all():
         return None, "the density ends next to some of them"
-    z = (theta - theta.mean(0)) / scale
-    gap = 0.0
-    if not by_draw:
-        pilot = SparsePilot(few, deviations)
-        density = few.sums(theta) + pilot.log_prior(theta)
-        gap = pilot.log_posterior(pilot.mode) - np.median(density)
-        z = (theta - pilot.mode) / scale
     shape = (chains, -1, theta.shape[1])
+    z = (theta - center) / scale
     return stein_test(z.reshape(shape), g.reshape(shape), gap), ""
 
 

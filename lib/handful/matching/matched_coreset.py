@@ -39,7 +39,8 @@ from handful.matching.folds import (
     strengths,
     where_to_match,
 )
-from handful.matching.groups import SparseRows, find_groups, match_groups, mostly_zero
+from handful.matching.group_match import match_groups
+from handful.matching.groups import n_terms_of
 from handful.matching.importance_check import DrawsReport, check_log_weights, normalised
 from handful.matching.laplace import LaplaceReport
 from handful.matching.likelihood_sums import LikelihoodSums
@@ -47,7 +48,9 @@ from handful.matching.likelihoods import likelihood
 from handful.matching.path import optima_of_penalties, path_excess
 from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot, jittered, starting_points
 from handful.matching.pilot_faults import check_alone, flat_parameters, jumping
+from handful.matching.priors import prior_of
 from handful.matching.recombine import pursue
+from handful.matching.sparse_rows import ProbedRows, SparseRows
 from handful.models import Logistic, Problem
 from handful.models.linear import PENALTY_OF_PROBLEM, LinearProblem
 from handful.models.links import LogisticLink, PoissonLink, SquaredLink
@@ -81,6 +84,11 @@ PER_BLOCK = 1 << 20
 MAX_EQUATIONS = 3001
 # From more equations groups are looked for, whose recombinations are many but small.
 MANY_EQUATIONS = 1001
+# Of at most so many parameters no groups are looked for.
+FEW_PARAMETERS = 50
+# A dense matrix with more columns is taken for one of indicators if at most this share of its
+# entries is not zero.
+MOST_NONZERO = 0.25
 # More equations are not pursued by fewer rows, as each row that joins solves for all weights.
 MAX_PURSUIT_EQUATIONS = 701
 # Pursuit chooses among the exact handfuls of so many parts of the rows.
@@ -121,9 +129,10 @@ class MatchedCoreset(Selector):
       from a Gaussian, at draws that short chains make on rows chosen so. Sampling on the rows, with
       weights, samples the posterior of all rows; `kl_` estimates how nearly, `check` says it of the
       draws.
-      Models with groups, such as an intercept for each of thousands of schools, give their design
-      as a CSR matrix with a column for each group: parameters of a group occur in its own rows
-      alone, so that the sums, and the rows, grow with the groups and not with their square.
+      Of models with groups, such as an intercept for each of thousands of schools, the parameters
+      of a group occur in its own rows alone, so that the sums, and the rows, grow with the groups
+      and not with their square. Linear models give their design as a CSR matrix with a column for
+      each group; of a function it is found which of its parameters move which rows.
     - an array of parameters, shape (K, p): log-likelihoods there, draws of a short chain for
       example.
 
@@ -533,11 +542,9 @@ class MatchedCoreset(Selector):
         if not self._may_have_groups or isinstance(X, Blocks) or not mostly_zero(X):
             return X, None
         rows = self._rows(sparse.csr_array(X), y, sample_weight)
-        wanted = 2 * rows.n_terms() + 1
+        wanted = 2 * n_terms_of(rows.pattern) + 1
         most = min(MAX_EQUATIONS, MAX_ROW_SHARE * np.count_nonzero(rows.weights))
-        groups = find_groups(rows.design)
-        is_cheaper = wanted > MANY_EQUATIONS and groups.n_equations < wanted
-        if wanted <= most and not is_cheaper:
+        if wanted <= most and not self._are_cheaper(rows, wanted):
             return X.toarray() if sparse.issparse(X) else X, None
         if rows.model.n_outputs != 1 or callable(self.prior) or self.size is not None:
             if sparse.issparse(X):
@@ -546,27 +553,64 @@ class MatchedCoreset(Selector):
                     "prior of deviations, and without a size: for others give a dense array."
                 )
             return X, None
+        if not rows.groups.are_small:
+            raise ValueError(
+                "these columns have no groups that are small enough: "
+                f"{len(rows.groups.shared)} are shared by many rows, and "
+                f"{rows.groups.columns.shape[1]} belong together with these; a group may have some "
+                "tens of columns. Take fewer columns, or BilevelCoreset(...)."
+            )
         self.classes_ = rows.model.classes
-        found = match_groups(rows, groups, self.prior, self.tol, rng)
+        found, why = self._by_groups(rows, np.zeros((1, rows.pattern.shape[1])), rng)
+        self._warn(why, stacklevel=5)
+        return X, found
+
+    def _are_cheaper(self, rows, wanted):
+        """Whether the groups of rows ask for fewer sums than so many, if those are many."""
+        return wanted > MANY_EQUATIONS and rows.groups.n_equations < wanted
+
+    def _probed(self, rows, starts):
+        """Rows of a likelihood whose parameters have groups that ask for fewer sums, and where the
+        search for its mode starts; None, None for others."""
+        is_other = rows.model.n_outputs or self.size is not None
+        if is_other or starts.shape[1] <= FEW_PARAMETERS:
+            return None, None
+        tried = np.vstack([jittered(starts[0]), starts])
+        tried = possible(rows, tried)
+        probed = ProbedRows.around(rows, tried[0]) if len(tried) else None
+        if probed is None or not probed.groups.are_small:
+            return None, None
+        if not self._are_cheaper(probed, 2 * n_terms_of(probed.pattern) + 1):
+            return None, None
+        check_shared(probed.pattern.sum(0), np.count_nonzero(rows.weights))
+        return probed, np.vstack([starts, tried])
+
+    def _by_groups(self, rows, starts, rng):
+        """The rows of a model with groups, and why they may miss its posterior, or nothing."""
+        prior = prior_of(rows.model, self.prior, starts)
+        found = match_groups(rows, prior, starts, self.tol, rng)
         self.kl_ = found.kl
         self.residual_ = found.residual
         self.n_equations_ = found.n_equations
         self.modes_ = found.mode[None]
         self.parameters_ = found.parameters
-        self._warn_of_groups(len(found.places), np.count_nonzero(rows.weights))
-        return X, (found.places, found.weights)
-
-    def _warn_of_groups(self, m, n):
+        self.laplace_ = found.laplace
+        n = np.count_nonzero(rows.weights)
+        m = len(found.places)
+        self._advise(n, m)
+        why = ""
         if m > MAX_ROW_SHARE * n:
             why = f"it hardly pays: {m} of {n} rows are kept, as the groups have few rows each"
         elif not self.kl_ <= self.tol:
-            why = (
-                f"the estimated divergence is {self.kl_:.2g}, and not at most tol={self.tol:g}; "
-                "these rows may miss the posterior: `check` says it of the draws"
+            why = f"the estimated divergence is {self.kl_:.2g}, and not at most tol={self.tol:g}"
+        return (found.places, found.weights), why
+
+    def _warn(self, why, stacklevel):
+        if why:
+            warnings.warn(
+                f"{why}; these rows may miss the posterior: `check` says it of the draws.",
+                stacklevel=stacklevel + 1,
             )
-        else:
-            return
-        warnings.warn(f"{why}.", stacklevel=5)
 
     def _at_parameters(self, rows, theta):
         if self.size is not None:
@@ -648,22 +692,15 @@ class MatchedCoreset(Selector):
         return models[np.argmax(errors)]
 
     def _posterior(self, rows, rng):
-        began = time.perf_counter()
-        n = np.count_nonzero(rows.weights)
-        jumps = self._looked_at(rows)
-        pilot, log_prior, counts = find_pilot(rows, self.prior, self.start)
-        self.modes_ = rows.model.outer(pilot.modes)
-        check_shared(counts, n)
-        pairs = np.argwhere(np.tril(counts > 0))
-        n_terms = len(counts) + len(pairs)
-        theta = pilot.draws(N_HELDOUT, rng)
-        held = HeldOut(theta, rows.sums(theta), pilot.log_density(theta), log_prior(theta))
-        log_weights = held.of_all + held.log_prior - held.drawn
-        seconds = time.perf_counter() - began
-        self.laplace_ = LaplaceReport.of(rows.model.outer(theta), log_weights, seconds)
-        self._advise(n, n_terms)
-        found = self._until_near(rows, pilot, log_prior, pairs, held, rng)
-        why = self._doubts(n, n_terms)
+        starts = starting_points(rows, self.start)
+        if not rows.model.n_outputs:
+            check_alone(rows, np.vstack([starts[:1], jittered(starts[0])]))
+        probed, tried = self._probed(rows, starts)
+        if probed is None:
+            found, why = self._by_terms(rows, rng)
+        else:
+            found, why = self._by_groups(probed, tried, rng)
+        jumps = jumps_of(rows, starts[0], probed)
         if len(jumps):
             self.kl_ = float("nan")
             why = (
@@ -671,17 +708,33 @@ class MatchedCoreset(Selector):
                 "and draws around a mode say nothing of it: make it smooth (a steep sigmoid), or "
                 "sum such a parameter out"
             )
-        elif not rows.model.n_outputs and (flat := flat_parameters(rows, log_prior, pilot)):
+        self._warn(why, stacklevel=4)
+        return found
+
+    def _by_terms(self, rows, rng):
+        """Rows that are matched in first- and second-order terms or at as many draws, and why they
+        may miss the posterior, or nothing."""
+        began = time.perf_counter()
+        n = np.count_nonzero(rows.weights)
+        pilot, log_prior, counts = find_pilot(rows, self.prior, self.start)
+        self.modes_ = rows.model.outer(pilot.modes)
+        check_shared(np.diag(counts), n)
+        pairs = np.argwhere(np.tril(counts > 0))
+        n_terms = len(counts) + len(pairs)
+        theta = pilot.draws(N_HELDOUT, rng)
+        held = HeldOut(theta, rows.sums(theta), pilot.log_density(theta), log_prior(theta))
+        log_weights = held.of_all + held.log_prior - held.drawn
+        seconds = time.perf_counter() - began
+        self.laplace_ = LaplaceReport.of(rows.model.outer(theta), log_weights, seconds)
+        self._advise(n, 2 * n_terms + 1)
+        found = self._until_near(rows, pilot, log_prior, pairs, held, rng)
+        why = self._doubts(n, n_terms)
+        if not rows.model.n_outputs and (flat := flat_parameters(rows, log_prior, pilot)):
             why = (
                 f"the posterior is flat along a direction of parameters {flat}: give a proper "
                 "prior, or fix one of them"
             )
-        if why:
-            warnings.warn(
-                f"{why}; these rows may miss the posterior: `check` says it of the draws.",
-                stacklevel=4,
-            )
-        return found
+        return found, why
 
     def _until_near(self, rows, pilot, log_prior, pairs, held, rng):
         """Rows that are matched at more and more draws, until the divergence is at most `tol`."""
@@ -750,25 +803,15 @@ class MatchedCoreset(Selector):
         self.parameters_ = rows.model.outer(matched_at)
         return self._match(rows, 1 + len(matched_at), "values_at", matched_at)
 
-    def _looked_at(self, rows):
-        """Numbers of the parameters with which the log-likelihood jumps; refused where it looks at
-        the rows beside a row."""
-        if rows.model.n_outputs:
-            return []
-        start = starting_points(rows, self.start)
-        check_alone(rows, np.vstack([start[:1], jittered(start[0])]))
-        near = np.vstack([start[:1], jittered(start[0], N_LOOKS)])
-        return np.flatnonzero(jumping(rows, near)).tolist()
-
-    def _advise(self, n, n_terms):
-        """Say where a handful does not pay, once in a process."""
+    def _advise(self, n, m):
+        """Say where a handful of about m of n rows does not pay, once in a process."""
         if self.laplace_.suffices:
             tell_once("laplace", f"MatchedCoreset: {self.laplace_}.")
         elif n < FEW_ROWS:
             tell_once(
                 "few rows",
                 f"MatchedCoreset: of {n} rows a chain on all of them costs little more than one "
-                f"on {2 * n_terms + 1}; below some {FEW_ROWS:,} rows a handful hardly pays.",
+                f"on {m}; below some {FEW_ROWS:,} rows a handful hardly pays.",
             )
 
     def _doubts(self, n, n_terms):
@@ -823,15 +866,35 @@ def _sides(block):
     return block.y, block.weight
 
 
+def jumps_of(rows, start, probed):
+    """Numbers of the parameters with which the log-likelihood jumps near a start (p,); those of all
+    groups of `probed` rows, if not None, are looked at together."""
+    if rows.model.n_outputs:
+        return []
+    p = len(start)
+    one_by_one = probed is None
+    directions = np.eye(p) if one_by_one else probed.groups.directions(np.ones(p))
+    near = np.vstack([start, jittered(start, N_LOOKS)])
+    jumps = jumping(rows, near, directions)
+    return np.flatnonzero(directions[jumps].any(0)).tolist()
+
+
 def check_shared(counts, n):
-    """ValueError if parameters act in hardly a row each, of the counts of rows in which two act
-    together, of n."""
-    n_rare = np.count_nonzero(np.diag(counts) < min(3, n))
+    """ValueError if parameters act in hardly a row each, of the counts of rows in which each acts,
+    of n."""
+    n_rare = np.count_nonzero(counts < min(3, n))
     if n_rare > max(3, n / 20):
         raise ValueError(
             "parameters that belong to one or two rows each, such as a latent variable for every "
             "row, are not supported: sample on all rows."
         )
+
+
+def mostly_zero(X):
+    """Whether a matrix is sparse, or so many of its columns are indicators that it should be."""
+    if sparse.issparse(X):
+        return True
+    return X.shape[1] > FEW_PARAMETERS and np.count_nonzero(X) < MOST_NONZERO * X.size
 
 
 def possible(rows, theta):

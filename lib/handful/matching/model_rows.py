@@ -64,6 +64,14 @@ class WrittenModel(Likelihood):
         """Log densities, shape (K,), of the prior at parameters (K, p)."""
         raise NotImplementedError
 
+    def prior_slopes(self, theta):
+        """Slopes of the prior's log density at parameters (K, p), shape (K, p)."""
+        raise NotImplementedError
+
+    def prior_derivatives(self, theta):
+        """Value, slope (p,) and Hessian (p, p) of the prior's log density at parameters (p,)."""
+        raise NotImplementedError
+
     def derivatives_of(self, theta, rows, w):
         """Value, slope (p,) and Hessian (p, p) of the weighted sum over rows at parameters (p,)."""
         raise NotImplementedError

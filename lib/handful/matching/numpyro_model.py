@@ -171,7 +171,7 @@ class NumPyroModel(WrittenModel):
 
     def _anywhere(self):
         """Unconstrained values of the latent variables, by name."""
-        rows = self.taken(np.arange(min(FEW, self.n)))
+        rows = self._any_rows()
         sites = self._trace(rows, len(rows[0]), substitute_fn=init_to_uniform)
         return self._inverse({name: sites[name]["value"] for name in self.shapes})
 
@@ -206,23 +206,24 @@ class NumPyroModel(WrittenModel):
         self._of_rows = jax.jit(jax.vmap(of_rows, (0, None)))
         self._prior = jax.jit(jax.vmap(prior, (0, None)))
 
-        def derivatives(theta, rows, w):
-            slope, hessian = jax.grad(weighted), jax.hessian(weighted)
-            return weighted(theta, rows, w), slope(theta, rows, w), hessian(theta, rows, w)
+        def derivatives(f):
+            return lambda *args: (f(*args), jax.grad(f)(*args), jax.hessian(f)(*args))
 
         def constrained(theta):
-            rows = self.taken(np.arange(min(FEW, self.n)))
+            rows = self._any_rows()
             args, kwargs = self._filled(rows, len(rows[0]))
             return constrain_fn(self.model_seeded, args, kwargs, self.unravel(theta))
 
-        self._derivatives = jax.jit(derivatives)
+        self._derivatives = jax.jit(derivatives(weighted))
+        self._prior_derivatives = jax.jit(derivatives(prior))
+        self._prior_slopes = jax.jit(jax.vmap(jax.grad(prior), (0, None)))
         self._constrained = jax.jit(constrained)
         self._slopes = jax.jit(jax.vmap(jax.grad(weighted), (0, None, None)))
         self._of_all = jax.jit(jax.value_and_grad(negative))
         self._inverses = jax.jit(jax.vmap(lambda draws: ravel_pytree(self._inverse(draws))[0]))
 
     def _inverse(self, draws):
-        rows = self.taken(np.arange(min(FEW, self.n)))
+        rows = self._any_rows()
         sites = self._trace(rows, len(rows[0]), data=draws)
         return {name: biject_to(sites[name]["fn"].support).inv(draws[name]) for name in self.shapes}
 
@@ -232,7 +233,21 @@ class NumPyroModel(WrittenModel):
 
     def prior(self, theta):
         """As `WrittenModel.prior`."""
-        return _at_once(self._prior, theta, self.taken(np.arange(min(FEW, self.n))))
+        return _at_once(self._prior, theta, self._any_rows())
+
+    def prior_slopes(self, theta):
+        """As `WrittenModel.prior_slopes`."""
+        return _at_once(self._prior_slopes, theta, self._any_rows())
+
+    def prior_derivatives(self, theta):
+        """As `WrittenModel.prior_derivatives`."""
+        with in_64_bits():
+            found = self._prior_derivatives(theta, self._any_rows())
+            return tuple(np.asarray(part) for part in found)
+
+    def _any_rows(self):
+        """Arrays of a few rows, of which the prior takes nothing."""
+        return self.taken(np.arange(min(FEW, self.n)))
 
     def derivatives_of(self, theta, rows, w):
         """As `WrittenModel.derivatives_of`."""

@@ -10,9 +10,11 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
-from handful.checks import ConvergenceError, as_real, check_vector
+from handful.checks import ConvergenceError, as_real
+from handful.matching.differences import differences, slopes_by_differences
 from handful.matching.pilot_faults import is_peak
-from handful.models.newton import bordered, newton
+from handful.matching.priors import prior_of
+from handful.models.newton import newton
 from handful.progress import Bar
 
 # of the draws that are matched: wider than the posterior, at no cost that was measured
@@ -21,8 +23,6 @@ INFLATION = 1.2
 ON_SEGMENT = 0.1
 # two ends of a search are two modes if they are further apart than this, in deviations
 APART = 1.0
-# of differences, in deviations
-WIDTH = 0.02
 # points around a start that are looked at as well, and how far from it they are
 N_JITTERED = 3
 JITTER = 0.3
@@ -104,7 +104,7 @@ class Pilot:
 
 
 def find_pilot(rows, prior, start):
-    """The `Pilot`, the prior's log density, and in how many rows two parameters act together, shape
+    """The `Pilot`, the `Prior`, and in how many rows two parameters act together, shape
     (p, p).
 
     Parameters
@@ -131,7 +131,7 @@ def find_pilot(rows, prior, start):
             "nor at random values around it: start elsewhere; a function of steps has no slope to "
             "be matched."
         )
-    log_prior, of_prior = prior_of(rows.model, prior, starts)
+    log_prior = prior_of(rows.model, prior, starts)
     if rows.model.has_slopes:
         of_rows = rows.expansion
     else:
@@ -142,7 +142,7 @@ def find_pilot(rows, prior, start):
         return rows.sums(theta) + log_prior(theta)
 
     def expansion(theta):
-        return of_rows(theta) + of_prior(theta)
+        return of_rows(theta) + log_prior.expansion(theta)
 
     def peaks(starts):
         found = []
@@ -191,113 +191,11 @@ def starting_points(rows, start):
     return start
 
 
-def prior_of(model, prior, starts):
-    """Log density and expansion of a prior, as functions of parameters as the model's methods take
-    them.
-
-    Parameters
-    ----------
-    model : Likelihood
-    prior : as `find_pilot`, of parameters that users see
-    starts : shape (S, p), to try it
-    """
-    p = starts.shape[1]
-    if callable(prior):
-        got = np.shape(prior(model.outer(starts)))
-        if got != (len(starts),):
-            raise ValueError(
-                f"prior must give shape ({len(starts)},) for {starts.shape}, got {got}."
-            )
-
-        def log_prior(theta):
-            return prior(model.outer(theta))
-
-        return log_prior, differences(log_prior, np.argwhere(np.tri(p)))
-    return gaussian(deviations_of(prior, p) ** -2.0, model.outer)
-
-
-def deviations_of(prior, p):
-    """Deviations of a Gaussian prior as an array, shape (p,).
-
-    Raises
-    ------
-    ValueError
-        for others than one or p positive numbers
-    """
-    found = check_vector(np.atleast_1d(prior), "prior")
-    if len(found) not in (1, p) or found.min() <= 0:
-        raise ValueError(
-            f"prior must hold positive deviations, one or {p}, got "
-            f"{len(found)} from {found.min():g}: one of each parameter, intercepts last."
-        )
-    return np.broadcast_to(found, p)
-
-
-def slopes_along(rows, log_prior, theta, directions):
+def slopes_along(rows, prior, theta, directions):
     """Slopes of a log posterior at parameters (K, p) along the columns of directions, shape (p, r):
     shape (K, r)."""
-    found = np.zeros((len(theta), directions.shape[1]))
-    has_slopes = rows.model.has_slopes
-    if has_slopes:
-        found += rows.slopes(theta) @ directions
-
-    def rest(theta):
-        if has_slopes:
-            return log_prior(theta)
-        return rows.sums(theta) + log_prior(theta)
-
-    for k, direction in enumerate(directions.T):
-        step = WIDTH * direction
-        change = rest(theta + step) - rest(theta - step)
-        found[:, k] += change / (2 * WIDTH)
-    return found
-
-
-def gaussian(precision, outer=np.array):
-    """Log density, up to a constant, of independent Gaussians of mean zero, and its expansion:
-    functions.
-
-    `outer` is a linear map, shape (K, p) to (K, p), from the parameters to what is distributed so.
-    """
-    to_outer = outer(np.eye(len(precision)))
-    curvature = (to_outer * precision) @ to_outer.T
-
-    def log_density(theta):
-        return -0.5 * outer(theta) ** 2 @ precision
-
-    def expansion(theta):
-        theta = theta[None]
-        pull = precision * outer(theta)[0]
-        return bordered(log_density(theta)[0], -to_outer @ pull, curvature)
-
-    return log_density, expansion
-
-
-def differences(f, pairs):
-    """The expansion of a function of parameters (K, p) by central differences, at pairs that may be
-    curved together."""
-    j, k = pairs.T
-
-    def expansion(theta):
-        h = 1e-3 * np.maximum(1.0, np.abs(theta))
-        # the second time as wide as the curvature allows
-        for _ in range(2):
-            E = np.diag(h)
-            tried = np.vstack([theta, theta + E, theta - E])
-            base, *single = f(tried)
-            plus, minus = np.reshape(single, (2, -1)) - base
-            last = h
-            bend = np.maximum(np.abs(plus + minus), 1e-300)
-            h = np.minimum(h, WIDTH * h / np.sqrt(bend))
-        ahead = f(theta + E[j] + E[k])
-        behind = f(theta - E[j] - E[k])
-        both = ahead + behind - 2 * base
-        alone = plus[j] + plus[k] + minus[j] + minus[k]
-        second = (alone - both) / (2 * last[j] * last[k])
-        H = np.zeros((len(theta), len(theta)))
-        H[j, k] = second
-        H[k, j] = second
-        slope = (plus - minus) / (2 * last)
-        return bordered(base, slope, H)
-
-    return expansion
+    if rows.model.has_slopes:
+        found = rows.slopes(theta) @ directions
+    else:
+        found = slopes_by_differences(rows.sums, theta, directions)
+    return found + prior.slopes_along(theta, directions)

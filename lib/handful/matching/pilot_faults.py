@@ -9,8 +9,8 @@ ALONE = 4
 LOOKED_AT = 4096
 # Log-likelihoods that are looked at, together.
 MOST = 1 << 24
-# Of more parameters than these no jump is looked for: a step of each is too much to hold.
-MOST_PARAMETERS = 500
+# Along more directions than these no jump is looked for: a step of each is too much to hold.
+MOST_DIRECTIONS = 500
 # Two log-likelihoods of a row are the same up to this, beside their magnitude.
 SAME = 1e-6
 # Steps of a parameter, each so much smaller than the one before.
@@ -62,33 +62,34 @@ def _spread(rows, most):
     return places[np.unique(np.linspace(0, len(places) - 1, most).astype(int))]
 
 
-def jumping(rows, thetas):
-    """Whether the log-likelihood of some row jumps with each parameter near some (S, p): bool
-    (p,).
+def jumping(rows, thetas, directions):
+    """Whether the log-likelihood of some row jumps along each of directions (C, p) near some
+    parameters (S, p): bool (C,).
 
     The largest change of a row's log-likelihood shrinks with the step of the parameter. Where there
-    is a jump it stays, until no row is left that jumps within the step. Of more than 500 parameters
-    none is looked for.
+    is a jump it stays, until no row is left that jumps within the step. Along more than 500
+    directions none is looked for.
     """
     p = thetas.shape[1]
-    if p > MOST_PARAMETERS:
-        return np.zeros(p, bool)
-    places = _spread(rows, min(LOOKED_AT, max(COMPANY, MOST // (len(thetas) * N_STEPS * p))))
+    C = len(directions)
+    if C > MOST_DIRECTIONS:
+        return np.zeros(C, bool)
+    places = _spread(rows, min(LOOKED_AT, max(COMPANY, MOST // (len(thetas) * N_STEPS * C))))
     some = rows.restricted(places, np.ones(len(places)))
     sizes = WIDEST / SHRINK ** np.arange(N_STEPS)
-    jumps = np.zeros(p, bool)
+    jumps = np.zeros(C, bool)
     for theta in thetas:
-        unit = np.diag(np.maximum(1.0, np.abs(theta)))
+        unit = directions * np.maximum(1.0, np.abs(theta))
         there = (theta + sizes[:, None, None] * unit).reshape(-1, p)
         values = some.values(np.vstack([theta, there]))
         with np.errstate(invalid="ignore"):
             changes = np.abs(values[:, 1:] - values[:, :1])
         # where parameters are impossible a support ends, which is no jump within it
         changes[~np.isfinite(changes)] = 0
-        largest = changes.max(0).reshape(N_STEPS, p)
+        largest = changes.max(0).reshape(N_STEPS, C)
         finite = np.abs(values[np.isfinite(values)])
         largest[largest <= ROUNDING * finite.max(initial=0)] = 0
-        following = np.vstack([largest[2:], np.zeros((1, p))])
+        following = np.vstack([largest[2:], np.zeros((1, C))])
         stays = largest[1:] > STAYS * largest[:-1]
         ends = following < FALLS * largest[1:]
         jumps |= (stays & ends & (largest[:-1] > 0)).any(0)

@@ -109,6 +109,9 @@ class PyMCModel(WrittenModel):
             [weighted, *pt.grad(weighted, self.value_vars, disconnected_inputs="ignore")], rows, w
         )
         self._prior = self._of_many(prior)
+        self._prior_slope = self._function(
+            [prior, *pt.grad(prior, self.value_vars, disconnected_inputs="ignore")]
+        )
         both = total.sum() + prior
         self._posterior = self._function([both, *pt.grad(both, self.value_vars)])
 
@@ -153,13 +156,18 @@ class PyMCModel(WrittenModel):
         """As `WrittenModel.slopes_of`."""
         return np.array([_flat(self._slope(*self._split(one), rows, w)[1:]) for one in theta])
 
+    def prior_slopes(self, theta):
+        """As `WrittenModel.prior_slopes`."""
+        return np.array([_flat(self._prior_slope(*self._split(one))[1:]) for one in theta])
+
+    def prior_derivatives(self, theta):
+        """As `WrittenModel.prior_derivatives`."""
+        return with_hessian(self.prior(theta[None])[0], self.prior_slopes, theta)
+
     def derivatives_of(self, theta, rows, w):
-        """As `WrittenModel.derivatives_of`; the Hessian by differences of the slope."""
-        value, *slope = self._slope(*self._split(theta), rows, w)
-        h = STEP * np.maximum(1.0, np.abs(theta))
-        there = self.slopes_of(np.vstack([theta + np.diag(h), theta - np.diag(h)]), rows, w)
-        hessian = (there[: self.p] - there[self.p :]) / (2 * h[:, None])
-        return float(value), _flat(slope), (hessian + hessian.T) / 2
+        """As `WrittenModel.derivatives_of`."""
+        value = w @ self.of_rows(theta[None], rows)[0]
+        return with_hessian(value, lambda there: self.slopes_of(there, rows, w), theta)
 
     def _negative(self, theta):
         value, *slope = self._posterior(*self._split(theta))
@@ -212,6 +220,16 @@ class PyMCModel(WrittenModel):
                 del model.named_vars[name]
                 pm.Potential(f"{name}_rows", (weights * by_row).sum())
         return model, (), {}
+
+
+def with_hessian(value, slopes, theta):
+    """Value, slope (p,) and Hessian (p, p) at parameters (p,), the Hessian by differences of
+    slopes, a function of parameters (K, p)."""
+    h = STEP * np.maximum(1.0, np.abs(theta))
+    here, *there = slopes(np.vstack([theta, theta + np.diag(h), theta - np.diag(h)]))
+    ahead, behind = np.split(np.array(there), 2)
+    hessian = (ahead - behind) / (2 * h[:, None])
+    return float(value), here, (hessian + hessian.T) / 2
 
 
 def _copy(model):

@@ -1,0 +1,56 @@
+"""Derivatives of functions of parameters by central differences."""
+
+import numpy as np
+
+from handful.models.newton import bordered
+
+# Of differences, in deviations.
+WIDTH = 0.02
+# Of the first step, beside the magnitude of a parameter.
+STEP = 1e-3
+
+
+def steps_at(theta):
+    """So far apart are the parameters (p,) that are tried, shape (p,)."""
+    return STEP * np.maximum(1.0, np.abs(theta))
+
+
+def slopes_by_differences(f, theta, directions):
+    """Slopes of a function of parameters (K, p) along the columns of directions, shape (p, r), each
+    about a deviation long: shape (K, r)."""
+    found = np.empty((len(theta), directions.shape[1]))
+    for k, direction in enumerate(directions.T):
+        step = WIDTH * direction
+        change = f(theta + step) - f(theta - step)
+        found[:, k] = change / (2 * WIDTH)
+    return found
+
+
+def differences(f, pairs):
+    """The expansion of a function of parameters (K, p) by central differences, at pairs that may be
+    curved together."""
+    j, k = pairs.T
+
+    def expansion(theta):
+        h = steps_at(theta)
+        # the second time as wide as the curvature allows
+        for _ in range(2):
+            E = np.diag(h)
+            tried = np.vstack([theta, theta + E, theta - E])
+            base, *single = f(tried)
+            plus, minus = np.reshape(single, (2, -1)) - base
+            last = h
+            bend = np.maximum(np.abs(plus + minus), 1e-300)
+            h = np.minimum(h, WIDTH * h / np.sqrt(bend))
+        ahead = f(theta + E[j] + E[k])
+        behind = f(theta - E[j] - E[k])
+        both = ahead + behind - 2 * base
+        alone = plus[j] + plus[k] + minus[j] + minus[k]
+        second = (alone - both) / (2 * last[j] * last[k])
+        H = np.zeros((len(theta), len(theta)))
+        H[j, k] = second
+        H[k, j] = second
+        slope = (plus - minus) / (2 * last)
+        return bordered(base, slope, H)
+
+    return expansion
