@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from handful import BilevelCoreset, LeastSquares, Logistic, MatchedCoreset
 from handful.blocks import Blocks
-from handful.matching import Poisson
+from handful.models import Poisson
 from scipy import sparse
 from scipy.special import expit
 from sklearn.metrics import log_loss, mean_poisson_deviance, mean_squared_error
@@ -83,7 +83,7 @@ def test_few_rows_stand_for_all_wherever_the_blocks_end():
             assert of_few == pytest.approx(of_all, abs=2e-4)
 
 
-@pytest.mark.parametrize("weighting", ["optimised", "binary"])
+@pytest.mark.parametrize("weighting", ["optimised", "equal"])
 def test_a_class_that_the_sample_misses_is_a_candidate(weighting):
     problem, X, y = table("binary", n=9000)
     y = np.where(np.arange(9000) < 3, 2, y)

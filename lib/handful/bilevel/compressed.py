@@ -11,6 +11,7 @@ from handful.blocks import uniform_rows
 from handful.checks import check_size
 from handful.matching import MatchedCoreset
 from handful.models.linear import LinearProblem
+from handful.options import current_word
 from handful.plans import Compress, census
 from handful.rows import joined
 
@@ -35,7 +36,7 @@ class CompressLinear(Compress):
     def select(self, selector, blocks, rng):
         """As `Plan.select`."""
         problem = selector._problem()
-        equal = selector.weighting == "binary"
+        equal = current_word(selector.weighting) == "equal"
         n_candidates = max(N_EQUAL if equal else N_CANDIDATES, PER_ROW * selector.size)
         n_present, mass, _ = zip(*blocks.map(census))
         check_size(selector.size, sum(n_present), blocks.n)
