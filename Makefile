@@ -38,10 +38,11 @@ fuzz: $(STAMP) ## Try the relations that hold for every estimator, and the SVM's
 	@HANDFUL_EXAMPLES=$${HANDFUL_EXAMPLES:-2000} .venv/bin/python -m pytest -q -n $(TEST_JOBS) tests/contracts/test_contracts.py \
 		tests/sensitivity/test_svm.py::test_sensitivities_of_many_points_are_below_the_tight_bound
 
-lint: $(STAMP) ## Check code and notebooks with ruff, print how dense lines are; notebook sources hold no outputs
+lint: $(STAMP) ## Check code and notebooks with ruff, docstrings with numpydoc, print how dense lines are; notebook sources hold no outputs
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
 	@.venv/bin/python tests/line_measures.py
+	@.venv/bin/python tests/docstring_rules.py
 	@find notebooks docs/howto -name .ipynb_checkpoints -prune -o -name '*.ipynb' -exec \
 		.venv/bin/nbstripout --verify --extra-keys "metadata.papermill cell.metadata.papermill" {} + \
 		|| { echo "Notebooks hold outputs; to strip them: .venv/bin/pre-commit run --all-files"; exit 1; }

@@ -56,6 +56,9 @@ def main():
             "Issues": f"{base}/issues",
             "Changelog": f"{base}/blob/HEAD/CHANGELOG.md",
         }
+        # Where `.github/workflows/pages.yml` puts the site.
+        if on_github := re.fullmatch(r"https://github\.com/([^/]+)/(.+)", base):
+            urls["Documentation"] = f"https://{on_github[1]}.github.io/{on_github[2]}"
     description = absolute((ROOT / "README.md").read_text(encoding="utf-8"), base)
     # an sdist has what the checkout knew
     if packed.is_file():

@@ -24,7 +24,7 @@ PROBLEM = Logistic(l2=L2)
 
 def coreset(data, **options):
     return BilevelCoreset(
-        PROBLEM, **{"size": 100, "weighting": "binary", "random_state": 0, **options}
+        PROBLEM, **{"size": 100, "weighting": "equal", "random_state": 0, **options}
     ).fit(data.X, data.y)
 
 

@@ -31,7 +31,7 @@ def features(n, q):
 
 def coreset(Z, y, size):
     return BilevelCoreset(
-        Logistic(L2), size=size, rule="linear", weighting="binary", random_state=0
+        Logistic(L2), size=size, rule="linear", weighting="equal", random_state=0
     ).fit(Z, y)
 
 

@@ -31,7 +31,7 @@ from handful.clustering import Medoids
 from handful.clustering import MiniBatchKMeans as handful_minibatch
 from handful.clustering.distances import quantization_error
 from handful.data import load
-from handful.svm import svm_objective
+from handful.svm.linear_svm import svm_objective
 from sklearn.cluster import KMeans, MiniBatchKMeans, kmeans_plusplus
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import pairwise_distances_argmin_min
@@ -246,7 +246,7 @@ def classes(peers, m=200):
 
     def ours(seed):
         return (
-            BilevelCoreset(Logistic(l2=L2), size=m, weighting="binary", random_state=seed)
+            BilevelCoreset(Logistic(l2=L2), size=m, weighting="equal", random_state=seed)
             .fit(X, y)
             .take(X, y)
         )

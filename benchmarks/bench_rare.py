@@ -14,8 +14,8 @@ from sklearn.metrics import average_precision_score, log_loss
 
 SIZES = (50, 200)
 SELECTORS = {
-    "quadratic": BilevelCoreset(WEAK, weighting="binary"),
-    "linear": BilevelCoreset(WEAK, rule="linear", weighting="binary"),
+    "quadratic": BilevelCoreset(WEAK, weighting="equal"),
+    "linear": BilevelCoreset(WEAK, rule="linear", weighting="equal"),
     "optimised weights": BilevelCoreset(WEAK),
     "stratified": StratifiedCoreset(),
     "uniform": UniformCoreset(),

@@ -15,7 +15,6 @@ from handful.clustering.minibatch import kmeans_step
 from handful.sampling import (
     KDPP,
     BanditSampler,
-    FixedMixture,
     MixtureSampler,
     UniformSampler,
     distance_components,
@@ -41,7 +40,9 @@ def draws(bench, X, components):
     losses = [rng.gamma(1.0, size=BATCH) for _ in range(64)]
     samplers = {
         "VRM": MixtureSampler(components, batch_size=BATCH, random_state=0),
-        "fixed mixture": FixedMixture(components, batch_size=BATCH, random_state=0),
+        "fixed mixture": MixtureSampler(
+            components, mixture_weights="equal", batch_size=BATCH, random_state=0
+        ),
         "VRB": BanditSampler(N, batch_size=BATCH, random_state=0),
     }
     turn = iter(range(10**9))

@@ -45,12 +45,12 @@ GRIDS = dict(
 METHODS = {
     "BilevelCoreset, linear": (
         lambda m: BilevelCoreset(
-            Logistic(1e-2), size=m, rule="linear", weighting="binary", random_state=0
+            Logistic(1e-2), size=m, rule="linear", weighting="equal", random_state=0
         ),
         dict(n=(1, 1), d=(1, 1), m=(1, 0)),
     ),
     "BilevelCoreset, quadratic": (
-        lambda m: BilevelCoreset(Logistic(1e-2), size=m, weighting="binary", random_state=0),
+        lambda m: BilevelCoreset(Logistic(1e-2), size=m, weighting="equal", random_state=0),
         dict(n=(1, 1), d=(1.5, 1), m=(1, 0)),
     ),
     "SVMCoreset": (lambda m: SVMCoreset(m, random_state=0), dict(n=(1, 1), d=(1.5, 1), m=(0, 0))),

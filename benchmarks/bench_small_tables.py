@@ -32,7 +32,7 @@ WAYS = {
         problem, outer_penalty=False, **options
     ),
     "equal weights": lambda problem, **options: BilevelCoreset(
-        problem, weighting="binary", **options
+        problem, weighting="equal", **options
     ),
     "uniform": lambda problem, **options: UniformCoreset(**options),
     "stratified": lambda problem, **options: StratifiedCoreset(**options),

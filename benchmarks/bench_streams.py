@@ -23,7 +23,7 @@ SEEDS = range(3)
 CHUNK = 50
 OPTIONS = {
     "optimised": {"weighting": "optimised"},
-    "linear": {"rule": "linear", "weighting": "binary"},
+    "linear": {"rule": "linear", "weighting": "equal"},
 }
 
 

@@ -16,8 +16,9 @@ from handful import UniformCoreset
 from handful.sensitivity import svm
 from handful.sensitivity.svm import SVMCoreset
 from handful.streaming import MergeReduce
-from handful.svm import LinearSVM, svm_objective
+from handful.svm import LinearSVM
 from handful.svm.interior_point import minimise, with_ones
+from handful.svm.linear_svm import svm_objective
 from handful.svm.smoothing import solve
 from handful_papers.svm.errors import LABELS, paper_sizes, svm_problem
 from scipy import sparse

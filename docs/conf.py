@@ -17,7 +17,6 @@ from pages import (  # noqa: E402 (lies beside this file)
     fetched,
     for_the_site,
     link_names,
-    numpydoc_to_fields,
     pictures,
     prose,
     values,
@@ -30,7 +29,10 @@ release = handful.__version__
 copyright = "2026, the handful developers"
 html_title = "handful"
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+napoleon_google_docstring = False
+# Attributes are fields of their class, and no entries of the index.
+napoleon_use_ivar = True
 exclude_patterns = ["_build", "howto/README.md"]
 default_role = "py:obj"
 
@@ -145,7 +147,6 @@ def setup(app):
     """Called by sphinx: the generated pages, our docstrings, MathML, and the checks at the end."""
     write_pages(HERE)
     app.connect("source-read", _source)
-    app.connect("autodoc-process-docstring", numpydoc_to_fields)
     app.connect("autodoc-skip-member", _skip_others)
     app.connect("doctree-read", link_names)
     app.connect("build-finished", _check_offline)

@@ -13,7 +13,6 @@ from handful_papers import site
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
-SECTIONS = "Parameters|Attributes|Returns|Yields|Raises|Notes|Examples|References|Warns|See Also"
 
 # What would leave the machine when a page is opened. A link that waits for a click does not.
 _FETCHED = re.compile(
@@ -189,44 +188,6 @@ def _home(thing, name):
 
 def _first_line(thing):
     return inspect.getdoc(thing).splitlines()[0]
-
-
-def numpydoc_to_fields(app, what, name, thing, options, lines):
-    """Sections of a docstring ("Parameters" over a rule) as field lists; sphinx calls it for each
-    docstring.
-
-    An entry is ``name : words`` and the indented lines below it, which go on with the words.
-    """
-    text = "\n".join(lines)
-    pattern = re.compile(
-        rf"^({SECTIONS})\n-{{3,}}\n(.*?)(?=^(?:{SECTIONS})\n-{{3,}}\n|\Z)", re.MULTILINE | re.DOTALL
-    )
-    lines[:] = pattern.sub(lambda m: _section(m[1], m[2]), text).splitlines()
-
-
-def _section(title, body):
-    if title in ("Notes", "Examples", "References", "See Also"):
-        return f"\n.. rubric:: {title}\n\n{body}\n"
-    entries = []
-    for line in body.strip("\n").splitlines():
-        if line and not line.startswith(" "):
-            entries.append([line])
-        elif entries:
-            entries[-1].append(line)
-    return (
-        f"\n:{title}:\n"
-        + "".join(_entry(*entry, bare=title in ("Returns", "Yields")) for entry in entries)
-        + "\n"
-    )
-
-
-def _entry(head, *rest, bare):
-    name, colon, words = head.partition(" : ")
-    body = [words or "", *(line.strip() for line in rest)]
-    if not colon and bare:
-        return "    " + "\n    ".join([head, *body]) + "\n\n"
-    term = ", ".join(f"``{part.strip()}``" for part in name.split(", "))
-    return f"    {term}\n        " + "\n        ".join(line for line in body if line) + "\n\n"
 
 
 def pictures(page, text):

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from handful import LeastSquares, Logistic, influence, suspects
 from handful.attribution import _predicted
-from handful.bilevel import GaussianMixture
+from handful.models import GaussianMixture
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 from sklearn.base import is_regressor

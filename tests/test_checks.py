@@ -14,7 +14,6 @@ import pytest
 import torch
 from handful import BilevelCoreset, LeastSquares, Logistic, UniformCoreset
 from handful.active.acquisition import Acquisition
-from handful.bilevel import Network, Problem, TrainConfig
 from handful.bilevel.strategy import Strategy
 from handful.checks import (
     as_generator,
@@ -25,8 +24,11 @@ from handful.checks import (
     check_size,
 )
 from handful.continual import ReplayBuffer
-from handful.dictionary import MeasurementSelector, Recovery
+from handful.dictionary import MeasurementSelector
+from handful.dictionary.recovery import Recovery
+from handful.models import Network, Problem
 from handful.models.inverse import InverseHessian
+from handful.models.network import TrainConfig
 from handful.options import check_option
 from handful.proxies import RBF
 from handful.proxies.kernels import Kernel

@@ -167,7 +167,7 @@ def test_the_penalty_that_suits_the_full_data_suits_the_coreset():
     for selector in (
         UniformCoreset(300),
         KCenter(300),
-        BilevelCoreset(size=300, weighting="binary"),
+        BilevelCoreset(size=300, weighting="equal"),
     ):
         small = CoresetEstimator(selector, LogisticRegression(C=0.3, tol=1e-10)).fit(X, y)
         full = LogisticRegression(C=0.3, tol=1e-10).fit(X, y)

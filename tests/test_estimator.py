@@ -108,7 +108,7 @@ def test_validation_data_reach_the_estimator_whole(groups):
 
 def test_partial_fit_trains_on_a_coreset_of_each_chunk():
     inner = SGDClassifier(random_state=0, average=True)
-    model = CoresetEstimator(BilevelCoreset(size=30, weighting="binary", random_state=0), inner)
+    model = CoresetEstimator(BilevelCoreset(size=30, weighting="equal", random_state=0), inner)
     by_hand = SGDClassifier(random_state=0, average=True)
     for start in range(0, 400, 100):
         part = slice(start, start + 100)

@@ -3,6 +3,7 @@
 
 import inspect
 import pickle
+import warnings
 from dataclasses import KW_ONLY
 from importlib import import_module
 from inspect import isclass
@@ -23,10 +24,11 @@ from handful import (
 )
 from handful.active import ActiveLoop
 from handful.baselines import KMeansPlusPlus
+from handful.blocks import Blocks
 from handful.coreset import Selector
-from handful.matching import Poisson
+from handful.models import Poisson
 from handful.options import Count, NonNegative, Options, check_options, number
-from handful.sampling import FixedMixture, MixtureSampler
+from handful.sampling import MixtureSampler
 from sklearn.base import clone
 
 
@@ -134,8 +136,8 @@ def test_a_class_that_writes_its_init_keeps_it():
             r"MixtureSampler: got .*'batchsize'; did you mean batch_size\? The options of Mix",
         ),
         (
-            lambda: FixedMixture(labels=[0, 1]),
-            r"FixedMixture: .*; got 'labels'; group_components\(labels\) are probabilities",
+            lambda: MixtureSampler(labels=[0, 1]),
+            r"MixtureSampler: .*; got 'labels'; group_components\(labels\) are probabilities",
         ),
         (lambda: MixtureSampler(), "MixtureSampler: missing a required argument: 'probabil"),
         (
@@ -205,7 +207,7 @@ def test_set_params_says_what_the_constructor_says(thing, options, message):
 
 
 # What comes out of the library is made by it, and not by hand.
-RESULTS = {"Coreset", "Dataset", "DrawsReport", "Recovery"}
+RESULTS = {"Coreset", "DrawsReport"}
 
 
 def public_classes():
@@ -236,3 +238,53 @@ def test_options_are_set_all_or_none():
     assert thing.size == 3
     assert thing.set_params(size=4, weighting="cells") is thing
     assert (thing.size, thing.weighting) == (4, "cells")
+
+
+OLD_WORD = {
+    "bilevel": BilevelCoreset(Logistic(), size=12, random_state=0),
+    "in blocks": BilevelCoreset(Logistic(), size=12, random_state=0),
+    "centres": KMeansPlusPlus(12, random_state=0),
+}
+
+
+@pytest.mark.parametrize("name", OLD_WORD)
+def test_a_word_of_the_release_before_means_what_it_meant_and_names_the_new_one(name):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = (X[:, 0] + rng.normal(size=300) > 0).astype(int)
+    if name == "in blocks":
+        X = Blocks(X, y, rows=150)
+        y = None
+    new = clone(OLD_WORD[name]).set_params(weighting="equal")
+    old = clone(OLD_WORD[name]).set_params(weighting="binary")
+    with warnings.catch_warnings(action="error", category=FutureWarning):
+        new.fit(X, y)
+    said = r"weighting='binary' of \w+ is now weighting='equal'; the old word goes with the next"
+    with pytest.warns(FutureWarning, match=said):
+        old.fit(X, y)
+    np.testing.assert_array_equal(old.indices_, new.indices_)
+    np.testing.assert_array_equal(old.weights_, new.weights_)
+    assert old._ranks == new._ranks
+    assert old.get_params()["weighting"] == "binary"
+    with pytest.raises(ValueError, match="must be one of") as told:
+        clone(new).set_params(weighting="binory").fit(X, y)
+    assert "'binary'" not in str(told.value)
+
+
+def test_the_picture_of_an_estimator_links_to_its_place_on_the_site(monkeypatch):
+    pages = "https://someone.github.io/handful/reference"
+    monkeypatch.setattr(
+        handful.options, "site_address", lambda: "https://someone.github.io/handful"
+    )
+    links = {
+        KCenter(): f"{pages}/handful.baselines.html#handful.baselines.KCenter",
+        Logistic(): f"{pages}/handful.models.html#handful.models.Logistic",
+        CoresetEstimator(KCenter(), LinearSVM()): f"{pages}/handful.html#handful.CoresetEstimator",
+    }
+    for estimator, link in links.items():
+        assert estimator._get_doc_link() == link
+        assert link in estimator._repr_html_()
+    # A class of the user's own has no page there.
+    assert Thing(1)._get_doc_link() == ""
+    monkeypatch.setattr(handful.options, "site_address", lambda: "")
+    assert KCenter()._get_doc_link() == ""

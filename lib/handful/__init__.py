@@ -8,13 +8,14 @@ from handful.baselines import (
     StratifiedCoreset,
     UniformCoreset,
 )
-from handful.bilevel import AnyEstimatorCoreset, BilevelCoreset, LeastSquares, Logistic
+from handful.bilevel import AnyEstimatorCoreset, BilevelCoreset
 from handful.clustering import VCGMM
 from handful.compare import compare
 from handful.coreset import Coreset, Selector
 from handful.estimator import CoresetEstimator
 from handful.lazy import lazy_names
-from handful.matching import MatchedCoreset, Poisson
+from handful.matching import MatchedCoreset
+from handful.models import LeastSquares, Logistic, Poisson
 from handful.sampling import MixtureSampler
 from handful.sensitivity import LightweightCoreset, LogisticSensitivity, SVMCoreset
 from handful.streaming import MergeReduce

@@ -139,13 +139,18 @@ def influence(
     Parameters
     ----------
     problem : Logistic or LeastSquares
-    X, y : rows and labels or targets that are trained on, shapes (n, d) and (n,)
-    X_test, y_test : rows whose losses are asked for, shapes (t, d) and (t,)
-    rescaled : bool
+        What is trained.
+    X, y : arrays of shape (n, d) and (n,)
+        Rows and labels or targets that are trained on.
+    X_test, y_test : arrays of shape (t, d) and (t,)
+        Rows whose losses are asked for.
+    rescaled : bool, default=True
+        Whether the row is taken out of the Hessian, too.
 
     Returns
     -------
-    array, shape (n, t)
+    array of shape (n, t)
+        Of each training row, by how much the loss of each test row rises without it.
 
     Raises
     ------
@@ -247,17 +252,21 @@ def suspects(
 
     Parameters
     ----------
-    estimator : any classifier or regressor of scikit-learn's kind, or a Pipeline that ends in one;
-        or a Logistic or LeastSquares, for the estimator that trains it
-    X : whatever the estimator takes, n rows
-    y : labels or targets, shape (n,)
-    n_folds : int, at least 2, parts held out in turn; classes keep their shares
-    random_state : int, RandomState, Generator or None, for the folds, and for the estimator if its
-        own is None
+    estimator : classifier, regressor or Pipeline of scikit-learn, Logistic or LeastSquares
+        What is trained; of a problem, the estimator that trains it.
+    X : array, data frame or whatever the estimator takes
+        The n rows.
+    y : array of shape (n,)
+        Labels or targets.
+    n_folds : int, default=5
+        Parts held out in turn, at least 2; classes keep their shares.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds the folds, and the estimator if its own is None.
 
     Returns
     -------
-    Suspects : `indices_`, the most suspect row first, and `scores_`; its `take` gives the rows
+    Suspects
+        Its `indices_`, the most suspect row first, and `scores_`; its `take` gives the rows.
 
     Raises
     ------

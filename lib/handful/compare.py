@@ -82,27 +82,34 @@ def compare(
 
     Parameters
     ----------
-    selectors : Selector, a list of them, or a dict of them by name; their `size` and `random_state`
-        are set here
-    estimator : anything with ``fit(X, y)`` and a score. Weights go to a `sample_weight` of its
-        `fit`, or through it to what it wraps: the last step of a Pipeline, the candidates of a
-        search, all that vote. An estimator that takes none trains on the chosen rows alone, which a
-        warning says
-    X, y : the rows and their labels or targets, whatever the selectors and the estimator take.
-        Selectors read X as it is given: scale its columns first, as a scaler in the estimator's
-        pipeline does not reach them
-    sizes : list of int, rows to choose; None takes 1, 2, 5 and 10 % of the training rows
-    scoring : None for the estimator's own `score`, a name or a callable, as in scikit-learn
-    seeds : int, how many; or a list of ints
-    test_size : float, share of the held-out rows, or int, their number; classes keep their shares
-    test : ``(X, y)`` of held-out rows, instead of splitting; then a seed decides the draws alone
-    controls : bool, whether to measure the two methods above
-    verbose : bool, show a progress bar from the start, not only after 30 seconds
+    selectors : Selector, or list or dict of them
+        What is compared, in a dict by name; their `size` and `random_state` are set here.
+    estimator : object with ``fit(X, y)`` and a score
+        What is trained. Weights go to a `sample_weight` of its `fit`, or through it to what it
+        wraps: the last step of a Pipeline, the candidates of a search, all that vote. An estimator
+        that takes none trains on the chosen rows alone, which a warning says.
+    X, y : array, data frame or whatever selectors and estimator take
+        The rows and their labels or targets. Selectors read X as it is given: scale its columns
+        first, as a scaler in the estimator's pipeline does not reach them.
+    sizes : list of int or None, default=None
+        Rows to choose; None takes 1, 2, 5 and 10 % of the training rows.
+    scoring : str, callable or None, default=None
+        As in scikit-learn; None for the estimator's own `score`.
+    seeds : int or list of int, default=5
+        How many, or which.
+    test_size : float or int, default=0.25
+        The share of the held-out rows, or their number; classes keep their shares.
+    test : tuple of X and y, or None, default=None
+        Held-out rows, instead of splitting; then a seed decides the draws alone.
+    controls : bool, default=True
+        Whether to measure the two methods above.
+    verbose : bool, default=True
+        Whether to show a progress bar from the start, not only after 30 seconds.
 
     Returns
     -------
-    Comparison : its `frame` has a row for each method, size and seed; `summary` and `plot` condense
-        it
+    Comparison
+        Its `frame` has a row for each method, size and seed; `summary` and `plot` condense it.
 
     Raises
     ------

@@ -37,13 +37,14 @@ from handful.types import Seed, Table
 class Coreset:
     """A weighted subset of a data set.
 
-    Attributes
+    Parameters
     ----------
-    indices : int array, shape (m,); rows of the data set, in the order in which they were chosen
-    weights : float array, shape (m,), to train with: they add up to about the number of rows of the
-        data set (or to the sum of its ``sample_weight``). Those of rows drawn at random also
-        estimate any other sum over the data set without bias; those of rows that were chosen do
-        not, such as the shares of the classes
+    indices : array of int, shape (m,)
+        Rows of the data set, in the order in which they were chosen.
+    weights : array of float, shape (m,)
+        To train with: they add up to about the number of rows of the data set (or to the sum of its
+        ``sample_weight``). Those of rows drawn at random also estimate any other sum over the data
+        set without bias; those of rows that were chosen do not, such as the shares of the classes.
 
     Raises
     ------

@@ -86,16 +86,19 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
     Parameters
     ----------
     selector : Selector
-    estimator : scikit-learn estimator whose `fit` takes weights: by `sample_weight`, or passing
-        them on to what it wraps, as a search, voting, stacking or a transformed target does (a
-        search weighs its fits and scores as its own `fit(X, y, sample_weight=...)` does), or a
-        Pipeline for its last step. The steps before that are fitted to the chosen rows, unweighted:
-        a scaler belongs before the CoresetEstimator, as below
-    memory : None, a folder or a `joblib.Memory`, where selections are kept, as in a Pipeline: a
-        grid search over the estimator's parameters then selects once a fold, whatever the number of
-        candidates
-    random_state : None, int, RandomState or Generator; None leaves selector and estimator their
-        own, otherwise it seeds both
+        What chooses the rows that the estimator is fitted to.
+    estimator : estimator of scikit-learn
+        Its `fit` takes weights: by `sample_weight`, or passing them on
+        to what it wraps, as a search, voting, stacking or a transformed target does (a search
+        weighs its fits and scores as its own `fit(X, y, sample_weight=...)` does), or a
+        Pipeline for its last step. The steps before that are fitted to the chosen rows,
+        unweighted: a scaler belongs before the CoresetEstimator, as below.
+    memory : str, joblib.Memory or None, default=None
+        None, a folder or a `joblib.Memory`, where selections are kept, as in a Pipeline: a grid
+        search over the estimator's parameters then selects once a fold, whatever the number of
+        candidates.
+    random_state : int, Generator, RandomState or None, default=None
+        None leaves selector and estimator their own, otherwise it seeds both.
 
     Attributes
     ----------

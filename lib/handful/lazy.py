@@ -16,45 +16,34 @@ def module_with_torch(name, what):
         raise ImportError(f"{what} needs torch: pip install torch.") from error
 
 
-def renamed_names(package, names):
-    """`__getattr__` of a package that had other names for some of its own, which still work with a
-    FutureWarning.
-
-    Parameters
-    ----------
-    package : str, the package's `__name__`
-    names : dict of str, old name to new
-    """
-
-    def __getattr__(name):
-        if name not in names:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        message = f"{package}.{name} is now {names[name]}; the old name goes with the next release."
-        warnings.warn(message, FutureWarning, stacklevel=2)
-        return getattr(sys.modules[package], names[name])
-
-    return __getattr__
-
-
-def lazy_names(package, homes, gone=None):
-    """`__getattr__` and `__dir__` of a package some of whose names are imported only when they are
+def lazy_names(package, homes, *, moved=None, gone=None):
+    """`__getattr__` and `__dir__` of a package some of whose names are found only when they are
     asked for.
 
     Parameters
     ----------
-    package : str, the package's `__name__`
-    homes : dict of str, the module that defines each of these names, such as {"Views":
+    package : str
+        The package's `__name__`.
+    homes : dict of str
+        The module that defines each of these names, such as {"network_views":
         "handful.continual.views"}; for a name that is itself a module of the package, that module:
-        {"data": "handful.data"}
-    gone : dict of str, for names that the package had until lately, where their like is now: the
-        end of a sentence. To ask for one is an ImportError, which ``from package import name``
-        hands on, as it does no AttributeError
+        {"data": "handful.data"}.
+    moved : dict of str, default=None
+        For names of the release before, which work for one more with a FutureWarning: where their
+        like is now, {"Joint": "handful.models.Joint"}.
+    gone : dict of str, default=None
+        For names that the package had until lately, where their like is now: the end of a sentence.
+        To ask for one is an ImportError, which ``from package import name`` hands on, as it does no
+        AttributeError.
     """
+    moved = moved or {}
     gone = gone or {}
 
     def __getattr__(name):
         if name in gone:
             raise ImportError(f"{package}.{name} was removed: {gone[name]}", name=name)
+        if name in moved:
+            return _moved(f"{package}.{name}", moved[name])
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         # what it lacks is told: pkgutil would ask this function again
@@ -71,6 +60,16 @@ def lazy_names(package, homes, gone=None):
         return sorted({*vars(sys.modules[package]), *there})
 
     return __getattr__, __dir__
+
+
+def _moved(old, new):
+    # What has the full name `new` now, with a FutureWarning for those who asked for the `old` one.
+    home, _, name = new.rpartition(".")
+    thing = getattr(module_with_torch(home, name), name)
+    message = f"{old} is now {new}; the old name goes with the next release."
+    # this function, the package's `__getattr__`, who asked
+    warnings.warn(message, FutureWarning, stacklevel=3)
+    return thing
 
 
 class LazyModule:

@@ -1,5 +1,6 @@
 """Options of the public classes, declared once: fields whose types say what they may be."""
 
+import warnings
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
@@ -27,6 +28,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from handful.checks import check_integer, check_number
+from handful.version import site_address
 
 
 def integer(**limits):
@@ -39,6 +41,9 @@ def number(**limits):
     `check_number`."""
     return partial(check_number, **limits)
 
+
+# Words that options had in the release before, which work for one more.
+OLD_WORDS = {"binary": "equal"}
 
 Count: TypeAlias = Annotated[int, integer()]
 CountOrZero: TypeAlias = Annotated[int, integer(least=0)]
@@ -61,6 +66,16 @@ class Options(BaseEstimator):
     """
 
     _elsewhere: ClassVar[dict[str, str]] = {}
+
+    def _get_doc_link(self):
+        # The class on the site, for its picture in notebooks; "" for classes of others, and for an
+        # installation that knows no site.
+        package, *parts = type(self).__module__.split(".")
+        address = site_address()
+        if package != "handful" or not address:
+            return ""
+        room = "handful" if len(parts) == 1 else f"handful.{parts[0]}"
+        return f"{address}/reference/{room}.html#{room}.{type(self).__name__}"
 
     def __init_subclass__(cls, **given):
         if get_annotations(cls):
@@ -223,18 +238,37 @@ def check_options(thing):
 
 
 def check_option(name, value, hint, of):
-    """ValueError unless `value` is what the type `hint` of a field of `of` says."""
+    """ValueError unless `value` is what the type `hint` of a field of `of` says.
+
+    A word of the release before still is, with a FutureWarning.
+    """
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
-    others = [kind for kind in kinds if get_origin(kind) is not Literal and kind is not NoneType]
-    if (value is None and NoneType in kinds) or any(
-        type(value) is type(word) and value == word for word in words
-    ):
+    words = _words(kinds)
+    if value is None and NoneType in kinds:
         return
+    now = current_word(value)
+    if any(type(now) is type(word) and now == word for word in words):
+        if now != value:
+            said = f"{name}={value!r} of {type(of).__name__} is now {name}={now!r}; "
+            said += "the old word goes with the next release."
+            warnings.warn(said, FutureWarning, stacklevel=2)
+        return
+    others = [kind for kind in kinds if get_origin(kind) is not Literal and kind is not NoneType]
     if words and not others:
         raise ValueError(
             f"{name} of {type(of).__name__} must be one of {tuple(words)}, got {name}={value!r}."
         )
     more = dict(why=f"it may also be {' or '.join(map(repr, words))}") if words else {}
-    for check in [check for kind in others for check in getattr(kind, "__metadata__", ())]:
-        check(name, value, of=of, **more)
+    for kind in others:
+        for check in getattr(kind, "__metadata__", ()):
+            check(name, value, of=of, **more)
+
+
+def _words(kinds):
+    # All that the `Literal` ones of some types allow.
+    return [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+
+
+def current_word(value):
+    """What is given for an option; a word of the release before as it is today."""
+    return OLD_WORDS.get(value, value) if isinstance(value, str) else value

@@ -91,8 +91,8 @@ class Experiment:
 
         Parameters
         ----------
-        dataset : handful.data.Dataset, or anything with `name` and `sha256` (None for generated
-            data)
+        dataset : handful.data.dataset.Dataset, or anything with `name` and `sha256` (None for
+            generated data)
         rows : int, how many of its rows the run takes, training and test; default: all
         instead_of : str, the data set of the paper that this one stands in for: "SVHN"
         """

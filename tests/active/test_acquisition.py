@@ -12,8 +12,8 @@ from handful.active import (
     UniformQuery,
 )
 from handful.active.reach import within_reach
-from handful.bilevel import ConjugateGradients
 from handful.checks import ConvergenceError
+from handful.models.inverse import ConjugateGradients
 from handful_papers.bico.active import most_varying
 from scipy.optimize import minimize
 from sklearn.base import clone

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 from handful import BilevelCoreset, LeastSquares, Logistic, UniformCoreset
-from handful.bilevel import Forward, Joint
+from handful.bilevel import Forward
 from handful.checks import ConvergenceError
-from handful.matching import Poisson
+from handful.models import Joint, Poisson
 from handful.models.glm import GLM
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
-WEIGHTINGS = ["binary", "optimised", "corrective"]
+WEIGHTINGS = ["equal", "optimised", "corrective"]
 RULES = ["linear", "quadratic"]
 JOINT = Joint(Logistic(0.01), Logistic(0.1))
 # small sizes on purpose
@@ -97,7 +97,7 @@ def few_w(few):
 def test_a_prefix_is_the_smaller_coreset(rule, n_start, batch_size, share):
     X, y = two_classes(share=share)
     options = dict(
-        rule=rule, weighting="binary", strategy=Forward(batch_size, n_start=n_start), random_state=3
+        rule=rule, weighting="equal", strategy=Forward(batch_size, n_start=n_start), random_state=3
     )
     largest = BilevelCoreset(size=100, **options).fit(X, y).indices_
     for size in (2, 4, 6, 13, 50, 75):
@@ -120,7 +120,7 @@ def test_among_equal_rows_the_smallest_index_is_chosen():
     # 12 copies of every row, more than the quadratic rule's 256 candidates
     repeated = np.tile(np.arange(60), 12)
     for rule in RULES:
-        options = dict(rule=rule, weighting="binary", strategy=Forward(n_start=2), random_state=0)
+        options = dict(rule=rule, weighting="equal", strategy=Forward(n_start=2), random_state=0)
         chosen = BilevelCoreset(size=20, **options).fit(X[repeated], y[repeated]).indices_
         for step in range(2, 20):
             taken = set(chosen[:step].tolist())
@@ -156,7 +156,7 @@ def test_weights_add_up_to_the_data_sets_weight_and_absent_rows_stay_absent(weig
     assert (u[chosen.indices_] > 0).all()
     assert chosen.weights_.min() >= 0
     assert chosen.weights_.sum() == pytest.approx(u.sum(), rel=1e-12)
-    if weighting == "binary":
+    if weighting == "equal":
         np.testing.assert_allclose(chosen.weights_, u.sum() / 25)
 
 
@@ -217,7 +217,7 @@ def test_a_second_choice_that_does_not_converge_leaves_the_first(monkeypatch):
 
     def fails(self, model, size, rule, weighting, bar):
         found = grow(self, model, size, rule, weighting, bar)
-        if weighting == "binary":
+        if weighting == "equal":
             raise ConvergenceError("of equal weights")
         return found
 
@@ -253,7 +253,7 @@ def test_an_interrupted_selection_keeps_its_points(weighting, method, calls, mon
     whole = fit.fit(X, y).indices_
     # it solves once a point, and asks for no outer loss
     if made[0] < calls:
-        assert weighting == "binary"
+        assert weighting == "equal"
         return
     made[0] = 0
     stop[0] = calls
@@ -263,7 +263,7 @@ def test_an_interrupted_selection_keeps_its_points(weighting, method, calls, mon
     assert fit.weights_.min() >= 0
     assert fit.weights_.sum() == pytest.approx(400)
     assert set(y[fit.indices_]) == {-1, 1}
-    if weighting == "binary":
+    if weighting == "equal":
         assert (whole[: len(fit.indices_)] == fit.indices_).all()
 
 
@@ -299,11 +299,11 @@ def test_optimised_weights_of_fewer_rows_than_columns_lose_no_more_than_equal_on
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     y = (X @ rng.normal(size=d) + 5 * rng.normal(size=n) > 12).astype(float)
     losses = {}
-    for weighting in ("optimised", "binary"):
+    for weighting in ("optimised", "equal"):
         coreset = BilevelCoreset(
             LeastSquares(1e-4), size=40, weighting=weighting, random_state=0
         ).fit(X, y)
         few, y_few, weights = coreset.take(X, y)
         model = Ridge(alpha=1e-4 * n).fit(few, y_few, sample_weight=weights)
         losses[weighting] = ((model.predict(X) - y) ** 2).mean() / y.var()
-    assert losses["optimised"] < 1.01 * losses["binary"] < 1
+    assert losses["optimised"] < 1.01 * losses["equal"] < 1

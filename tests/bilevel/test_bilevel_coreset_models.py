@@ -6,11 +6,12 @@ import tracemalloc
 import numpy as np
 import pytest
 from handful import BilevelCoreset, LeastSquares, Logistic
-from handful.bilevel import ConjugateGradients, Exact, Forward, Joint, NeumannSeries
+from handful.bilevel import Forward
 from handful.bilevel.strategy import top_candidates
 from handful.bilevel.weights import optimise_weights, simplex_quadratic
-from handful.models import Poisson, glm
+from handful.models import Joint, Poisson, glm
 from handful.models.base import OuterRows
+from handful.models.inverse import ConjugateGradients, Exact, NeumannSeries
 from handful.models.joint import JointModel
 from handful.models.links import LogisticLink, PoissonLink, SoftmaxLink, SquaredLink
 from hypothesis import example, given, settings
@@ -380,7 +381,7 @@ def greedy(problem, size, strategy, *, rule="linear", **options):
         size=size,
         strategy=strategy,
         rule=rule,
-        weighting="binary",
+        weighting="equal",
         random_state=1,
         **options,
     )
@@ -544,7 +545,7 @@ def test_sparse_rows_of_many_features_are_never_made_dense():
     d = 60_000
     X = sparse_rows(n, d, density=2e-4)
     y = labels_of(X)
-    for weighting in ("binary", "optimised"):
+    for weighting in ("equal", "optimised"):
         selector = BilevelCoreset(Logistic(1e-2), size=20, random_state=0, weighting=weighting)
         tracemalloc.start()
         selector.fit(X, y)

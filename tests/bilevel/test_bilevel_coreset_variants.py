@@ -4,19 +4,11 @@ gradients, joint problems."""
 import numpy as np
 import pytest
 from handful import BilevelCoreset, CoresetEstimator, LeastSquares, Logistic
-from handful.bilevel import (
-    ConjugateGradients,
-    ConvergenceError,
-    Elimination,
-    Exact,
-    Exchange,
-    Forward,
-    Joint,
-    NeumannSeries,
-    Problem,
-    Regularised,
-)
+from handful.bilevel import ConvergenceError, Forward, Regularised
+from handful.bilevel.exchange import Elimination, Exchange
+from handful.models import Joint, Problem
 from handful.models.base import OuterRows, outer_rows
+from handful.models.inverse import ConjugateGradients, Exact, NeumannSeries
 from handful.models.problem import GenericModel
 from naive_bilevel import derivative, outer_after_training, share
 from scipy.special import expit
@@ -55,7 +47,7 @@ def slopes(problem, X, y, chosen, rows, u=None, *, penalised=False):
 
 def run(strategy, model, size):
     return strategy.run(
-        model, size, rule="linear", weighting="binary", labels=None, bar=tqdm(disable=True)
+        model, size, rule="linear", weighting="equal", labels=None, bar=tqdm(disable=True)
     )
 
 
@@ -192,7 +184,7 @@ def test_a_problem_of_ones_own_chooses_what_the_built_in_one_does():
     X, y = data(150)
     # which of the two classes comes first is known to the built-in one only
     options = dict(
-        size=20, rule="linear", weighting="binary", strategy=Forward(n_start=6, every_class=False)
+        size=20, rule="linear", weighting="equal", strategy=Forward(n_start=6, every_class=False)
     )
     built_in = BilevelCoreset(Logistic(0.05, penalise_intercept=True), random_state=0, **options)
     own = BilevelCoreset(OwnLogistic(), random_state=0, **options)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from handful import BilevelCoreset, LeastSquares, Logistic, MatchedCoreset
 from handful.blocks import Blocks
-from handful.matching import Poisson
+from handful.models import Poisson
 from scipy import sparse
 from scipy.special import expit
 from sklearn.metrics import log_loss, mean_poisson_deviance, mean_squared_error
@@ -83,7 +83,7 @@ def test_few_rows_stand_for_all_wherever_the_blocks_end():
             assert of_few == pytest.approx(of_all, abs=2e-4)
 
 
-@pytest.mark.parametrize("weighting", ["optimised", "binary"])
+@pytest.mark.parametrize("weighting", ["optimised", "equal"])
 def test_a_class_that_the_sample_misses_is_a_candidate(weighting):
     problem, X, y = table("binary", n=9000)
     y = np.where(np.arange(9000) < 3, 2, y)
@@ -117,3 +117,67 @@ def test_what_cannot_be_matched_is_chosen_from_a_sample(kind):
     few = BilevelCoreset(problem, size=20, random_state=0).fit(Blocks(X, y, rows=1100))
     assert len(few.indices_) == 20
     assert few.weights_.sum() == pytest.approx(4000)
+
+
+def noted(method, found):
+    """The method, which leaves what it gives in a list."""
+
+    def call(*args):
+        found.append(method(*args))
+        return found[-1]
+
+    return call
+
+
+@pytest.mark.parametrize("name", ["binary", "three classes", "squares", "poisson"])
+def test_many_rows_in_memory_are_compressed_first_at_equal_loss(name, monkeypatch):
+    problem, X, y = table(name)
+    half = len(X) // 2
+    few = BilevelCoreset(problem, size=60, random_state=0)
+    weights = np.random.default_rng(2).integers(0, 3, half).astype(float)
+    for given in (None, weights):
+        local = few.fit(X[:half], y[:half], given)
+        losses = [loss(problem, X, y, local.indices_, local.weights_)]
+        stood_in = []
+        with monkeypatch.context() as patch:
+            patch.setattr("handful.bilevel.compressed.FROM_ROWS", 5000)
+            patch.setattr(MatchedCoreset, "stand_in", noted(MatchedCoreset.stand_in, stood_in))
+            few.fit(X[:half], y[:half], given)
+        assert len(stood_in[0]) < half / 3
+        losses.append(loss(problem, X, y, few.indices_, few.weights_))
+        assert len(np.unique(few.indices_)) <= 60
+        total = half if given is None else given.sum()
+        assert few.weights_.sum() == pytest.approx(total)
+        assert given is None or (given[few.indices_] > 0).all()
+        assert losses[1] < losses[0] + 0.003
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(outer_penalty=False),
+        dict(weighting="binary"),
+        dict(strategy="exchange"),
+        dict(size=40),
+    ],
+    ids=str,
+)
+def test_what_asks_for_all_rows_or_few_points_looks_at_all_rows_in_memory(options, monkeypatch):
+    monkeypatch.setattr("handful.bilevel.compressed.FROM_ROWS", 500)
+    monkeypatch.setattr(MatchedCoreset, "stand_in", None)
+    problem, X, y = table("binary", n=600)
+    few = BilevelCoreset(problem, **dict(size=60, random_state=0) | options).fit(X, y)
+    assert len(few.indices_) <= 60
+
+
+def test_labels_may_be_words_and_what_cannot_be_matched_is_chosen_from_all(monkeypatch):
+    monkeypatch.setattr("handful.bilevel.compressed.FROM_ROWS", 500)
+    problem, X, y = table("binary", n=3000)
+    few = BilevelCoreset(problem, size=50, random_state=0)
+    numbers = few.fit(X, y).indices_.tolist()
+    assert few.fit(X, np.array(["no", "yes"])[y]).indices_.tolist() == numbers
+    found = []
+    for from_rows in (500, 100_000):
+        monkeypatch.setattr("handful.bilevel.compressed.FROM_ROWS", from_rows)
+        found.append(few.fit(sparse.csr_matrix(X), y).indices_.tolist())
+    assert found[0] == found[1]

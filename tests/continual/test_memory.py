@@ -15,7 +15,8 @@ from handful import (
     UniformCoreset,
 )
 from handful.baselines import Herding
-from handful.continual import ReplayBuffer, Views, network_views
+from handful.continual import ReplayBuffer, network_views
+from handful.continual.views import Views
 from handful.streaming import Reservoir
 from sklearn.base import clone
 

@@ -35,7 +35,7 @@ from handful.active import MaxEntropyQuery
 from handful.blocks import Blocks
 from handful.continual import ReplayBuffer
 from handful.dictionary import L1, L2
-from handful.sampling import FixedMixture, MixtureSampler, PrioritizedReplay, group_components
+from handful.sampling import MixtureSampler, PrioritizedReplay, group_components
 from handful.sampling.sampler import Sampler
 from handful.tables import canonical
 from scipy import sparse
@@ -382,7 +382,6 @@ def test_signals_are_recovered_from_tensors(recovery):
 def batch(cls):
     sampler = {
         MixtureSampler: lambda: MixtureSampler(group_components(Y), batch_size=8, random_state=0),
-        FixedMixture: lambda: FixedMixture(group_components(Y), batch_size=8, random_state=0),
         PrioritizedReplay: lambda: PrioritizedReplay(120, batch_size=8, random_state=0),
     }.get(cls, lambda: cls(120, batch_size=8, random_state=0))()
     if cls is PrioritizedReplay:
@@ -438,7 +437,7 @@ def test_what_bfloat16_makes_of_a_softmax_are_probabilities():
         chosen.tolist()
         == MaxEntropyQuery().query(9, probabilities=rounded / rounded.sum(1, keepdim=True)).tolist()
     )
-    FixedMixture(torch.full((2, 300), 1 / 300).bfloat16())
+    MixtureSampler(torch.full((2, 300), 1 / 300).bfloat16())
 
 
 def test_a_memory_chooses_from_a_sparse_view_in_parts_as_from_its_numbers():

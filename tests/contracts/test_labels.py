@@ -28,10 +28,10 @@ from handful import (
     suspects,
 )
 from handful.active import BilevelQuery
-from handful.bilevel import GaussianMixture
 from handful.blocks import Blocks
 from handful.checks import check_labels
 from handful.continual import ReplayBuffer
+from handful.models import GaussianMixture
 from handful.sampling import group_components
 from handful.streaming import Reservoir, ReservoirCoreset
 from handful.tables import missing

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from handful.data import load, split, standardise
+from handful.data import load
+from handful.data.dataset import split, standardise
 from handful.data.formats import reader_of
 from handful.data.registry import ENTRIES
 from handful.data.synthetic import image_patches

@@ -14,8 +14,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
-from handful.data import MissingDataError, files, load
-from handful.data.files import BadFileError
+from handful.data import files, load
+from handful.data.files import BadFileError, MissingDataError
 from handful.data.formats import read_npz
 from handful.data.loaders import status
 from handful.data.registry import ENTRIES, Entry

@@ -3,8 +3,10 @@ other solvers."""
 
 import numpy as np
 import pytest
-from handful.dictionary import L1, L2, MeasurementSelector, Recovery, wavelet_atoms
+from handful.dictionary import L1, L2, MeasurementSelector
+from handful.dictionary.atoms import wavelet_atoms
 from handful.dictionary.measurement_selector import recovery_error
+from handful.dictionary.recovery import Recovery
 from handful_papers.bico.fig12_dictionary import approximate_greedy, gaussian_atoms
 from sklearn.linear_model import Lasso
 

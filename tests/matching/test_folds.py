@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from handful import CoresetEstimator, LeastSquares, Logistic, MatchedCoreset, compare
 from handful.blocks import Blocks
-from handful.matching import Poisson
 from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.likelihoods import likelihood
 from handful.matching.path import optimum
+from handful.models import Poisson
 from handful.streaming import MergeReduce
 from scipy.special import expit
 from sklearn import config_context

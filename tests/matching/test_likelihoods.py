@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 from handful import MatchedCoreset
-from handful.bilevel import GaussianMixture, Joint, Network
-from handful.matching import Poisson
-from handful.models import Logistic, Problem
+from handful.models import GaussianMixture, Joint, Logistic, Network, Poisson, Problem
 from scipy.special import log_softmax, softmax
 
 N = 500

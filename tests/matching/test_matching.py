@@ -8,7 +8,7 @@ import pytest
 from handful import LeastSquares, Logistic, MatchedCoreset, MergeReduce
 from handful.blocks import Blocks
 from handful.checks import ConvergenceError
-from handful.matching import DrawsReport, Poisson, check_log_weights, recombine
+from handful.matching import check_log_weights, recombine
 from handful.matching.importance_check import pareto_k
 from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.likelihoods import likelihood
@@ -17,6 +17,7 @@ from handful.matching.path import best_for
 from handful.matching.pilot import CHAINS, Pilot, find_pilot, newton
 from handful.matching.recombine import pursue
 from handful.matching.stein import stein_test
+from handful.models import Poisson
 from handful_papers.own.posterior import SoftplusPoisson
 from hypothesis import given
 from hypothesis import strategies as st
@@ -950,15 +951,6 @@ def test_a_check_says_why_the_draws_were_not_tested():
     assert "not tested: the density ends next to some of them" in str(
         matched.check(near, times, times[:, 0])
     )
-
-
-def test_names_of_the_release_before_still_work():
-    import handful.matching
-
-    with pytest.warns(FutureWarning, match="judge is now check_log_weights"):
-        assert handful.matching.judge is check_log_weights
-    with pytest.warns(FutureWarning, match="Check is now DrawsReport"):
-        assert handful.matching.Check is DrawsReport
 
 
 # in words: what is right of them

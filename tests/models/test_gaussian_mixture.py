@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from handful.bilevel import GaussianMixture
+from handful.models import GaussianMixture
 from scipy.optimize import approx_fprime
 from scipy.stats import multivariate_normal
 from sklearn.mixture import GaussianMixture as Peer

@@ -9,16 +9,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from handful import BilevelCoreset, Logistic
-from handful.bilevel import (
-    ConjugateGradients,
-    ConvergenceError,
-    Forward,
-    Network,
-    NeumannSeries,
-    Problem,
-    TrainConfig,
-)
+from handful.bilevel import ConvergenceError, Forward
+from handful.models import Network, Problem
 from handful.models.base import OuterRows
+from handful.models.inverse import ConjugateGradients, NeumannSeries
+from handful.models.network import TrainConfig
 
 QUICK = TrainConfig(n_steps=60, learning_rate=2e-2, optimiser="adam", weight_decay=2e-2)
 
@@ -113,7 +108,7 @@ def test_a_linear_network_chooses_what_logistic_regression_chooses(data):
     X, y = data
     exact = Logistic(1e-1, penalise_intercept=True)
     options = dict(
-        size=21, strategy=Forward(9, n_start=12), rule="linear", weighting="binary", random_state=3
+        size=21, strategy=Forward(9, n_start=12), rule="linear", weighting="equal", random_state=3
     )
     logistic = BilevelCoreset(exact, **options).fit(X, y)
     net = torch.nn.Linear(4, 3)
@@ -250,7 +245,7 @@ NUMBERS = np.linspace(0, 1, 60)
             {},
             None,
             dict(problem=small_net()),
-            r"Sequential\( .* goes into handful\.bilevel\.Network\(module\)\.$",
+            r"Sequential\( .* goes into handful\.models\.Network\(module\)\.$",
         ),
         ({}, None, dict(rule="quadratic"), "rule='linear'"),
     ],
@@ -275,14 +270,14 @@ class Hidden:
 sys.meta_path.insert(0, Hidden())
 import handful.bilevel, handful.continual
 
-class Own(handful.bilevel.Problem):
+class Own(handful.models.Problem):
     def loss(self, theta, x, y):
         return (x @ theta - y) ** 2
 
 def fit():
     handful.bilevel.BilevelCoreset(Own(), size=2).fit([[0.0], [1.0], [2.0]], [0, 1, 1])
 
-for use in (lambda: handful.bilevel.Network, fit, lambda: handful.continual.network_views):
+for use in (lambda: handful.models.Network, fit, lambda: handful.continual.network_views):
     try:
         use()
     except ImportError as error:

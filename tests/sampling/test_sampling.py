@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from handful.sampling import (
     BanditSampler,
-    FixedMixture,
     MixtureSampler,
     PrioritizedReplay,
     UniformSampler,
@@ -30,7 +29,9 @@ def all_samplers(seed):
     p = components(np.random.default_rng(7))
     return {
         "uniform": UniformSampler(N, batch_size=B, random_state=seed),
-        "fixed mixture": FixedMixture(p, batch_size=B, random_state=seed),
+        "fixed mixture": MixtureSampler(
+            p, mixture_weights="equal", batch_size=B, random_state=seed
+        ),
         "mixture": MixtureSampler(p, batch_size=B, random_state=seed),
         "mixture, with a scale": MixtureSampler(
             p, batch_size=B, beta=10, eps=0.1, scale=1e3, random_state=seed
@@ -138,12 +139,11 @@ def test_bad_probabilities_are_refused():
         with pytest.raises(ValueError, match=message):
             MixtureSampler(bad, batch_size=2)
     for labels in (np.arange(5) % 2, list("abab")):
-        for kind in (MixtureSampler, FixedMixture):
-            with pytest.raises(
-                ValueError,
-                match=r"of labels, one for each point, group_components\(labels\) makes them",
-            ):
-                kind(labels, batch_size=2)
+        with pytest.raises(
+            ValueError,
+            match=r"of labels, one for each point, group_components\(labels\) makes them",
+        ):
+            MixtureSampler(labels, batch_size=2)
     with pytest.raises(TypeError, match=r"batch_sampler=AdaptiveBatchSampler\(sampler\)"):
         iter(MixtureSampler(good, batch_size=2))
     with pytest.raises(ValueError, match="uniform"):
@@ -151,7 +151,7 @@ def test_bad_probabilities_are_refused():
     with pytest.raises(ValueError, match="batch_size must be at most the number of points"):
         MixtureSampler(good, batch_size=N + 1)
     with pytest.raises(ValueError, match="add up to one"):
-        FixedMixture(good, mixture_weights=[1, 1, 1, 1], batch_size=2)
+        MixtureSampler(good, mixture_weights=[1, 1, 1, 1], batch_size=2)
 
 
 def test_one_point_is_drawn_with_weight_one():

@@ -10,7 +10,6 @@ import pytest
 from handful.sampling import (
     KDPP,
     BanditSampler,
-    FixedMixture,
     MixtureSampler,
     PrioritizedReplay,
     UniformSampler,
@@ -141,7 +140,7 @@ GROUPS = group_components(np.arange(100) % 4)
 OPTIONS = dict(batch_size=10, random_state=0)
 SAMPLERS = {
     "uniform": lambda: UniformSampler(100, **OPTIONS),
-    "fixed mixture": lambda: FixedMixture(GROUPS, **OPTIONS),
+    "fixed mixture": lambda: MixtureSampler(GROUPS, mixture_weights="equal", **OPTIONS),
     "mixture": lambda: MixtureSampler(GROUPS, **OPTIONS),
     "mixture, no uniform": lambda: MixtureSampler(
         group_components(np.arange(100) % 4), uniform=False, **OPTIONS

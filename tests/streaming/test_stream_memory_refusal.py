@@ -15,11 +15,12 @@ from handful import (
     UniformCoreset,
 )
 from handful.baselines import StratifiedCoreset
-from handful.bilevel import AnyEstimatorCoreset, Joint, OptimalDesign, ProxyCoreset
+from handful.bilevel import AnyEstimatorCoreset, OptimalDesign, ProxyCoreset
 from handful.checks import ConvergenceError
 from handful.clustering import VCGMM, MiniBatchKMeans
 from handful.continual import ReplayBuffer
-from handful.matching import MatchedCoreset, Poisson
+from handful.matching import MatchedCoreset
+from handful.models import Joint, Poisson
 from handful.sensitivity import LogisticSensitivity
 from handful.streaming import ClassBalancedReservoir, MergeReduce, Reservoir, ReservoirCoreset
 from hypothesis import given, settings
@@ -84,7 +85,7 @@ SELECTORS = {
     "k-center": (KCenter(), HUGE),
     "SVM": (SVMCoreset(), TWO_CLASSES),
     "logistic": (LogisticSensitivity(), TWO_CLASSES),
-    "bilevel": (BilevelCoreset(Logistic(), weighting="binary"), HUGE | NO_CLASSES | THIRTEEN),
+    "bilevel": (BilevelCoreset(Logistic(), weighting="equal"), HUGE | NO_CLASSES | THIRTEEN),
     "least squares": (BilevelCoreset(LeastSquares()), HUGE | HUGE_TARGET),
     "joint": (BilevelCoreset(Joint(LeastSquares(), LeastSquares(1.0))), HUGE | HUGE_TARGET),
     "proxy": (ProxyCoreset(SVMCoreset()), TWO_CLASSES),

@@ -4,10 +4,10 @@ import warnings
 import numpy as np
 import pytest
 from handful.sensitivity.svm import SVMCoreset
-from handful.svm import LinearSVM, svm_objective
+from handful.svm import LinearSVM
 from handful.svm.coordinate_descent import descend
 from handful.svm.interior_point import STRIP, gram, minimise, with_ones
-from handful.svm.linear_svm import hinge_price
+from handful.svm.linear_svm import hinge_price, svm_objective
 from handful.svm.smoothing import solve
 from hypothesis import given, settings
 from hypothesis import strategies as st

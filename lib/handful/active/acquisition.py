@@ -240,7 +240,8 @@ class UniformQuery(RandomAcquisition):
 
     Parameters
     ----------
-    random_state : None, int or Generator
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
 
     Examples
     --------
@@ -278,7 +279,8 @@ class KCenterQuery(RandomAcquisition):
 
     Parameters
     ----------
-    random_state : None, int or Generator
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
 
     Examples
     --------
@@ -306,8 +308,10 @@ class KMeansQuery(RandomAcquisition):
 
     Parameters
     ----------
-    n_init : int, runs of k-means, of which the best counts
-    random_state : None, int or Generator
+    n_init : int, default=3
+        Runs of k-means, of which the best counts.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
 
     Examples
     --------
@@ -366,8 +370,10 @@ class ClusterMarginQuery(RandomAcquisition):
 
     Parameters
     ----------
-    factor : int, unsure points for each point of the batch; Citovsky et al.: 10
-    random_state : None, int or Generator
+    factor : int, default=10
+        Unsure points for each point of the batch; Citovsky et al.: 10.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
 
     Examples
     --------
@@ -406,7 +412,8 @@ class Badge(RandomAcquisition):
 
     Parameters
     ----------
-    random_state : None, int or Generator
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
 
     Examples
     --------

@@ -36,15 +36,18 @@ class BilevelQuery(Acquisition):
 
     Parameters
     ----------
-    l2 : penalty on the coefficients, relative to the mean inner loss; the paper: 1e-4. Where the
+    l2 : float, default=0.0001
+        Penalty on the coefficients, relative to the mean inner loss; the paper: 1e-4. Where the
         inner problem does not converge, ten times as much is tried, which a ConvergenceWarning
-        tells
-    variants : None, or a function of a row of the pool that gives the features of augmented
-        variants of that point, shape (variants, d), always the same number of them. A selected
-        point enters the inner problem with all its variants, as labelled points do where `labelled`
-        has shape (l, variants, d). The paper: 100 of each
-    ihvp : how implicit gradients solve their linear system, as in `BilevelCoreset`: "auto" is
-        exact; the paper takes ``ConjugateGradients(n_steps=100)``
+        tells.
+    variants : callable or None, default=None
+        None, or a function of a row of the pool that gives the features of augmented variants
+        of that point, shape (variants, d), always the same number of them. A selected point
+        enters the inner problem with all its variants, as labelled points do where `labelled`
+        has shape (l, variants, d). The paper: 100 of each.
+    ihvp : str or InverseHessian, default="auto"
+        How implicit gradients solve their linear system, as in `BilevelCoreset`: "auto" is
+        exact; the paper takes ``ConjugateGradients(n_steps=100)``.
 
     Examples
     --------

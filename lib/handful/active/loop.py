@@ -26,15 +26,20 @@ class ActiveLoop:
 
     Parameters
     ----------
-    propose : function ``(labelled, labels, pool, n) -> indices``; trains on the points `labelled`
+    propose : callable
+        A function ``(labelled, labels, pool, n) -> indices``; trains on the points `labelled`
         (int array) with their `labels`, and gives `n` points of `pool` (int array, the points
-        without an answer) to label next
-    n_pool : int, number of points
-    classes : list or array of the labels that may be given, such as ``np.unique(y)``: all words, or
-        none of them
-    batch_size : int, points asked for at a time; the paper: 10
-    path : path of the file of answers (JSON); None writes none. Beside it lies an empty file,
-        ``<path>.lock``
+        without an answer) to label next.
+    n_pool : int
+        Number of points.
+    classes : array-like
+        List or array of the labels that may be given, such as ``np.unique(y)``: all words, or
+        none of them.
+    batch_size : int, default=10
+        Points asked for at a time; the paper: 10.
+    path : path or None, default=None
+        The file of answers (JSON); None writes none. Beside it lies an empty file,
+        ``<path>.lock``.
 
     Attributes
     ----------

@@ -26,10 +26,15 @@ class LabellingPanel:
     Parameters
     ----------
     loop : ActiveLoop
-    sound : array, shape (n, samples), or list of arrays: floats between -1 and 1 or 16-bit integers
-    sampling_rate : samples a second
-    pictures : array, shape (n, height, width), such as spectrograms; None shows none
-    names : list of str, such as the names of the files; None shows numbers
+        The loop whose questions it asks.
+    sound : array of shape (n, samples), or list of arrays
+        The sounds, as floats between -1 and 1 or 16-bit integers.
+    sampling_rate : int
+        Samples a second.
+    pictures : array of shape (n, height, width) or None, default=None
+        Such as spectrograms; None shows none.
+    names : list of str or None, default=None
+        What the points are called, such as the names of the files; None shows numbers.
 
     Attributes
     ----------

@@ -56,7 +56,8 @@ class BalancedCoreset(SizedSelector):
         shape (n, k). None takes every column, an empty list none.
     degree : int, default=1
         The highest power of a number that is balanced: 1 keeps the mean, 2 the variance, too.
-    random_state : int, Generator or None, default=None
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
 
     Attributes
     ----------

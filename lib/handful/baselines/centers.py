@@ -14,6 +14,7 @@ from sklearn.utils.extmath import row_norms
 from handful.checks import MAX_SEED, Accepts, check_generator, check_integer, check_rows
 from handful.coreset import SizedSelector
 from handful.linalg import centred, dense, draw_along, nearest_centers, sq_distance, sq_distances_to
+from handful.options import current_word
 from handful.plans import ChooseAgain
 from handful.progress import Bar
 
@@ -37,14 +38,14 @@ class _Centers(SizedSelector):
     _by_scale = True
 
     _: KW_ONLY
-    weighting: Literal["binary", "cells"] = "binary"
+    weighting: Literal["equal", "cells"] = "equal"
 
     def _select(self, X, y, sample_weight, rng):
         present = np.flatnonzero(sample_weight)
         sample_weight = sample_weight[present]
         rows = X[present]
         centers = self._centers(centred(rows, sample_weight)[0], sample_weight, rng)
-        if self.weighting == "binary":
+        if current_word(self.weighting) == "equal":
             weights = np.full(self.size, sample_weight.sum() / self.size)
         else:
             # the first of equally near ones, in any form
@@ -59,10 +60,13 @@ class KMeansPlusPlus(_Centers):
 
     Parameters
     ----------
-    size : number of points m
-    weighting : "binary" gives every row the same weight, as the papers do; "cells" the summed
-        sample_weight of the rows nearest to it
-    random_state : int, Generator or None
+    size : int, default=100
+        Number of points m.
+    weighting : {"equal", "cells"}, default="equal"
+        "equal" gives every row the same weight, as the papers do; "cells" the summed
+        sample_weight of the rows nearest to it.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
 
     Attributes
     ----------
@@ -134,9 +138,12 @@ class KCenter(_Centers):
 
     Parameters
     ----------
-    size : number of points m
-    weighting : as in `KMeansPlusPlus`
-    random_state : int, Generator or None; decides the first row. Ties go to the smallest index
+    size : int, default=100
+        Number of points m.
+    weighting : {"equal", "cells"}, default="equal"
+        As in `KMeansPlusPlus`.
+    random_state : int, Generator, RandomState or None, default=None
+        Decides the first row. Ties go to the smallest index.
 
     Attributes
     ----------

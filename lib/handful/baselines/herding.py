@@ -29,9 +29,12 @@ class Herding(_EqualWeights):
 
     Parameters
     ----------
-    size : number of points m
-    normalise : whether rows are scaled to length one first
-    random_state : not used; ties go to the smallest index
+    size : int, default=100
+        Number of points m.
+    normalise : bool, default=True
+        Whether rows are scaled to length one first.
+    random_state : int, Generator, RandomState or None, default=None
+        Not used; ties go to the smallest index.
 
     Attributes
     ----------

@@ -26,10 +26,13 @@ class StratifiedCoreset(SizedSelector):
 
     Parameters
     ----------
-    size : number of points m, at least the number of strata
-    by : None, the classes of y; or a column of X, by its name in a data frame or by its position,
-        whose values are the strata. Missing values are a stratum of their own
-    random_state : int, Generator or None
+    size : int, default=100
+        Number of points m, at least the number of strata.
+    by : str, int or None, default=None
+        None, the classes of y; or a column of X, by its name in a data frame or by its
+        position, whose values are the strata. Missing values are a stratum of their own.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
 
     Attributes
     ----------

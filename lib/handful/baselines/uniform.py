@@ -26,8 +26,10 @@ class UniformCoreset(SizedSelector):
 
     Parameters
     ----------
-    size : number of points m
-    random_state : int, Generator or None
+    size : int, default=100
+        Number of points m.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
 
     Attributes
     ----------

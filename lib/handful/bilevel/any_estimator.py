@@ -86,34 +86,45 @@ class AnyEstimatorCoreset(Selector):
 
     Parameters
     ----------
-    estimator : scikit-learn classifier or regressor, its options tuned at this size, or a Pipeline
-        that ends in one: then the steps before it are fitted to all rows, and the proxy sees what
+    estimator : classifier, regressor or Pipeline of scikit-learn
+        What will be trained, its options tuned at this size, or a Pipeline that
+        ends in one: then the steps before it are fitted to all rows, and the proxy sees what
         the estimator sees. A search or another wrapper is of the family of what it trains, and
         trained as it is. Rows with missing values, categories or words go to an estimator that
-        takes them as they are; the proxy sees numbers in their place
-    size : number of points m
-    selector : `BilevelCoreset` with options of its own, such as ``BilevelCoreset(rule="linear")``;
-        its problem, size, weighting and random_state are set here
-    proxy : transformer to use instead of the family's, for estimators of other families
-    n_draws : draws to compare with (for regressors: k-means++ and uniform ones in turn); 0 trusts
-        the proxies
-    n_exchanges : exchanges of rows that are tried; the estimator is trained on `size` rows for
-        each. 0 for none
-    scoring : None for the loss of `trials_`; or what scikit-learn's `get_scorer` takes, such as
+        takes them as they are; the proxy sees numbers in their place.
+    size : int, default=100
+        Number of points m.
+    selector : BilevelCoreset or None, default=None
+        `BilevelCoreset` with options of its own, such as ``BilevelCoreset(rule="linear")``; its
+        problem, size, weighting and random_state are set here.
+    proxy : transformer or None, default=None
+        What to use instead of the family's, for estimators of other families.
+    n_draws : int, default=12
+        Draws to compare with (for regressors: k-means++ and uniform ones in turn); 0 trusts the
+        proxies.
+    n_exchanges : int, default=50
+        Exchanges of rows that are tried; the estimator is trained on `size` rows for each. 0
+        for none.
+    scoring : str, callable or None, default=None
+        None for the loss of `trials_`; or what scikit-learn's `get_scorer` takes, such as
         "average_precision", which suits a rare class: then losses are negative scores, and each
         choice is tried with equal weights, too, with which a rare class counts for more and
-        probabilities are not calibrated
-    n_held_out : rows on which the choices are compared, at most; a third of all rows where that is
-        less. They cannot be chosen. With 0, nothing is compared or exchanged: the choice in the
-        family's first proxy is taken
-    memory : folder or joblib.Memory that keeps what was chosen in each proxy, as in
+        probabilities are not calibrated.
+    n_held_out : int, default=4000
+        Rows on which the choices are compared, at most; a third of all rows where that is less.
+        They cannot be chosen. With 0, nothing is compared or exchanged: the choice in the
+        family's first proxy is taken.
+    memory : str, joblib.Memory or None, default=None
+        Folder or joblib.Memory that keeps what was chosen in each proxy, as in
         `sklearn.pipeline.Pipeline`: another estimator on the same rows, at the same size and
-        random_state, is then only fitted to it
-    n_jobs : int or None, processes that choose and train, as in joblib; the points are those of one
-        process
-    random_state : int, Generator or None
-    verbose : bool, whether to show a progress bar of selections and trainings from the start, not
-        only after 30 seconds
+        random_state, is then only fitted to it.
+    n_jobs : int or None, default=None
+        Processes that choose and train, as in joblib; the points are those of one process.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
+    verbose : bool, default=False
+        Whether to show a progress bar of selections and trainings from the start, not only
+        after 30 seconds.
 
     Attributes
     ----------
@@ -400,7 +411,7 @@ class AnyEstimatorCoreset(Selector):
                     key for key in given if key.endswith("random_state") and given[key] is None
                 ]
                 proxy.set_params(**dict.fromkeys(unset, proxy_seed))
-            weighting = one.weighting if weighted else "binary"
+            weighting = one.weighting if weighted else "equal"
             problem = (LeastSquares if labels is None else Logistic)(
                 one.l2, fit_intercept=one.fit_intercept
             )

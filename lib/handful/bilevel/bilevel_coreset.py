@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.base import clone
 
-from handful.bilevel.compressed import CompressLinear
+from handful.bilevel.compressed import CompressLinear, pays_in_memory
 from handful.bilevel.exchange import Elimination, Exchange
 from handful.bilevel.regularised import Regularised
 from handful.bilevel.strategy import Forward, Strategy
@@ -17,7 +17,7 @@ from handful.models.base import outer_rows
 from handful.models.inverse import as_inverse_hessian, named_option
 from handful.models.linear import PENALTY_OF_PROBLEM, LinearProblem, Logistic
 from handful.models.problem import check_problem
-from handful.options import Count
+from handful.options import Count, current_word
 from handful.progress import Bar
 from handful.rows import is_blocks
 from handful.types import Seed, Table
@@ -39,59 +39,72 @@ class BilevelCoreset(Selector):
       example.
     - `size`: the number of points.
     - `weighting`: "optimised", the default, makes the most of each point, for trainers that take a
-      sample_weight; "binary" is for those that do not.
+      sample_weight; "equal" is for those that do not.
 
     Bilevel optimisation (Borsos et al., Data Summarization via Bilevel Optimization, JMLR 2024,
     Algorithm 1 and Section 3.5): train on the points chosen so far, ask for every other point how
     much the outer loss falls if it joins them (the implicit gradient), take the best, repeat. The
     outer loss is that of the trained model on all rows, the inner problem is to train it on the
     chosen points. Inner problems are solved as precisely as implicit gradients need, which are
-    computed for all n candidates, and each step of a linear model reads the data twice.
+    computed for all n candidates, and each step of a linear model reads the data twice. From
+    100,000 rows and a size of 50 on, a linear model with optimised weights reads them a few times
+    in all: a few matched rows stand for all as the outer loss, and the points are chosen among
+    4,000 uniform rows and these (ours), unless the columns are too many to match.
 
     Parameters
     ----------
-    problem : Logistic (binary or multinomial), LeastSquares, a Problem of your own, or a Joint of
-        two: what will be trained on the coreset; `Logistic()` by default
-    size : number of points m
-    rule : which point is best to add; "auto" is "quadratic", and "linear" for problems that know no
-        other (`Network`): "linear" takes the smallest implicit gradient (the paper, Equation 4);
-        "quadratic" takes, among the 512 best of those, the largest decrease of the outer loss that
-        a full Newton step predicts (ours: to a small set a point is no infinitesimal step, so
-        leverage and outer curvature count). The points that leave in exchange and elimination have
-        the largest implicit gradient under both
-    weighting : "optimised" optimises the weights each time the coreset has grown by a fifth, and at
-        the end; "binary" gives every point the weight n / m (the paper's "BiCo"); "corrective"
-        optimises them after every selection (Algorithm 1 to the letter, the paper's "BiCo w/
-        weights"), for forward selection only; "auto" is "optimised", and "binary" for a `Network`,
-        which takes no weights
-    strategy : how the set is found (Section 3.5): "forward", "exchange", "elimination" or
-        "regularised"; with options of its own `Forward(batch_size=25)`, `Exchange(max_iter=100)`,
-        `Elimination(...)` or `Regularised(...)`
-    outer : rows of the outer loss: "train", "train+validation" (the paper's Section 5.1; every row
-        counts alike) or "validation"; `fit` takes the rows of the validation set
-    outer_penalty : whether the outer loss has the penalty of the problem, so that the choice goes
-        to the model that all rows give (ours). False is the paper's outer loss, under which the
-        points make up for a part of the penalty: they overfit where that is small and rows are few
-    ihvp : how implicit gradients solve their linear system (Section 3.5.1): "auto" suits the
-        problem, exactly unless it is a `Network`; "exact", "cg" or "neumann"; with options of its
-        own `Exact(damping=1e-3)`, `ConjugateGradients(n_steps=100)` or `NeumannSeries(n_terms=100)`
-    random_state : int, Generator or None; draws the random start, and the rows that estimate the
-        outer curvature
-    verbose : whether to show a progress bar from the start, not only after 30 seconds
+    problem : Problem or None, default=None
+        Logistic (binary or multinomial), LeastSquares, a Problem of your own, or a Joint of
+        two: what will be trained on the coreset; `Logistic()` by default.
+    size : int, default=100
+        Number of points m.
+    rule : {"auto", "quadratic", "linear"}, default="auto"
+        Which point is best to add; "auto" is "quadratic", and "linear" for problems that know
+        no other (`Network`): "linear" takes the smallest implicit gradient (the paper, Equation
+        4); "quadratic" takes, among the 512 best of those, the largest decrease of the outer
+        loss that a full Newton step predicts (ours: to a small set a point is no infinitesimal
+        step, so leverage and outer curvature count). The points that leave in exchange and
+        elimination have the largest implicit gradient under both.
+    weighting : {"auto", "equal", "optimised", "corrective"}, default="auto"
+        "optimised" optimises the weights each time the coreset has grown by a fifth, and at the
+        end; "equal" gives every point the weight n / m (the paper's "BiCo", whose weights it
+        calls binary); "corrective" optimises them after every selection (Algorithm 1 to the
+        letter, the paper's "BiCo w/ weights"), for forward selection only; "auto" is
+        "optimised", and "equal" for a `Network`, which takes no weights.
+    strategy : str or Strategy, default="forward"
+        How the set is found (Section 3.5): "forward", "exchange", "elimination" or
+        "regularised"; with options of its own `Forward(batch_size=25)`, `Regularised(...)`, or
+        `Exchange(max_iter=100)` and `Elimination(...)` of `handful.bilevel.exchange`.
+    outer : {"train", "train+validation", "validation"}, default="train"
+        Rows of the outer loss: "train", "train+validation" (the paper's Section 5.1; every row
+        counts alike) or "validation"; `fit` takes the rows of the validation set.
+    outer_penalty : bool, default=True
+        Whether the outer loss has the penalty of the problem, so that the choice goes to the model
+        that all rows give (ours). False is the paper's outer loss, under which the points make up
+        for a part of the penalty: they overfit where that is small and rows are few.
+    ihvp : str or InverseHessian, default="auto"
+        How implicit gradients solve their linear system (Section 3.5.1): "auto" suits the
+        problem, exactly unless it is a `Network`; "exact", "cg" or "neumann"; with options of
+        its own `Exact(damping=1e-3)`, `ConjugateGradients(n_steps=100)` or
+        `NeumannSeries(n_terms=100)` of `handful.models.inverse`.
+    random_state : int, Generator, RandomState or None, default=None
+        Draws the random start, and the rows that estimate the outer curvature.
+    verbose : bool, default=False
+        Whether to show a progress bar from the start, not only after 30 seconds.
 
     Attributes
     ----------
-    indices_ : int array, shape (m,), in the order of selection: with forward selection and binary
+    indices_ : int array, shape (m,), in the order of selection: with forward selection and equal
         weights, ``indices_[:k]`` is the coreset of size k
     weights_ : float array, shape (m,), they add up to the total sample_weight (n by default)
     coreset_ : `Coreset`, both together
 
     Notes
     -----
-    A binary coreset is closely fitted to its inner problem: select with the problem that you will
-    train (same l2, same treatment of the intercept), and where you cannot, optimised weights, or a
-    `Joint` of several. `sample_weight` weighs the rows in the outer loss; in the inner problem all
-    chosen points count alike until their weights are optimised.
+    A coreset of equal weights is closely fitted to its inner problem: select with the problem that
+    you will train (same l2, same treatment of the intercept), and where you cannot, optimised
+    weights, or a `Joint` of several. `sample_weight` weighs the rows in the outer loss; in the
+    inner problem all chosen points count alike until their weights are optimised.
 
     Examples
     --------
@@ -110,7 +123,7 @@ class BilevelCoreset(Selector):
     _: KW_ONLY
     size: Count = 100
     rule: Literal["auto", "quadratic", "linear"] = "auto"
-    weighting: Literal["auto", "binary", "optimised", "corrective"] = "auto"
+    weighting: Literal["auto", "equal", "optimised", "corrective"] = "auto"
     strategy: Any = "forward"
     outer: Literal["train", "train+validation", "validation"] = "train"
     outer_penalty: Literal[True, False] = True
@@ -156,6 +169,13 @@ class BilevelCoreset(Selector):
     def _select(self, X, y, sample_weight, rng, validation=None):
         problem, strategy, rule, weighting, ihvp = self._checked_options()
         validation = self._checked_validation(validation)
+        weighs = weighting != "binary" and isinstance(strategy, Forward)
+        # The paper's outer loss is that of all rows, to the letter.
+        may_compress = isinstance(problem, LinearProblem) and weighs and self.outer_penalty
+        if may_compress and validation is None and pays_in_memory(len(sample_weight), self.size):
+            found = self._plan.in_memory(self, X, y, sample_weight, rng)
+            if found is not None:
+                return found
         rows = outer_rows(
             X,
             y,
@@ -165,7 +185,7 @@ class BilevelCoreset(Selector):
             classes=problem.classifies,
             penalised=self.outer_penalty,
         )
-        weighted = weighting != "binary" or isinstance(strategy, Regularised)
+        weighted = weighting != "equal" or isinstance(strategy, Regularised)
         model = problem.model(rows, rng, ihvp=ihvp, weighted=weighted)
         candidates = np.flatnonzero(sample_weight)
         labels = model.labels()
@@ -196,7 +216,9 @@ class BilevelCoreset(Selector):
         strategy = (
             STRATEGIES.get(self.strategy) if isinstance(self.strategy, str) else self.strategy
         )
-        equal = self.weighting == "binary" or getattr(self._problem(), "forward_only", False)
+        equal = current_word(self.weighting) == "equal" or getattr(
+            self._problem(), "forward_only", False
+        )
         return equal and getattr(strategy, "ranks", False)
 
     def _problem(self):
@@ -257,7 +279,7 @@ class BilevelCoreset(Selector):
             "strategy", self.strategy, STRATEGIES, Strategy, "Forward(batch_size=25)"
         )
         forward = isinstance(strategy, Forward)
-        weighting = self.weighting
+        weighting = current_word(self.weighting)
         if weighting == "corrective" and not forward:
             raise ValueError(
                 "weighting='corrective' optimises the weights after every selection of forward "
@@ -265,17 +287,17 @@ class BilevelCoreset(Selector):
                 f"strategy={self.strategy!r} take 'optimised', which does so at the end."
             )
         if weighting == "auto":
-            weighting = "binary" if problem.forward_only else "optimised"
+            weighting = "equal" if problem.forward_only else "optimised"
         rule = (
             ("linear" if problem.forward_only else "quadratic")
             if self.rule == "auto"
             else self.rule
         )
-        if problem.forward_only and not (forward and rule == "linear" and weighting == "binary"):
+        if problem.forward_only and not (forward and rule == "linear" and weighting == "equal"):
             raise ValueError(
                 "BilevelCoreset must have strategy='forward' (or a Forward), rule='linear' (or "
                 "'auto') and "
-                f"weighting='binary' (or 'auto') for {type(problem).__name__}, got "
+                f"weighting='equal' (or 'auto') for {type(problem).__name__}, got "
                 f"{(self.strategy, self.rule, self.weighting)}."
             )
         if forward and strategy.batch_size is None and problem.n_rounds:

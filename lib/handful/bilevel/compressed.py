@@ -1,5 +1,5 @@
-"""Compress, then choose: a choice from rows in blocks, whose outer loss is that of a few rows which
-stand for all."""
+"""Compress, then choose: a choice from rows in blocks, or from many in memory, whose outer loss is
+that of a few rows which stand for all."""
 
 from dataclasses import dataclass, replace
 
@@ -7,10 +7,11 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 
-from handful.blocks import uniform_rows
+from handful.blocks import Blocks, uniform_rows
 from handful.checks import check_size
 from handful.matching import MatchedCoreset
 from handful.models.linear import LinearProblem
+from handful.options import current_word
 from handful.plans import Compress, census
 from handful.rows import joined
 
@@ -19,6 +20,10 @@ N_CANDIDATES = 4000
 PER_ROW = 10
 # With equal weights there is less to make up with, and more rows are looked at.
 N_EQUAL = 20_000
+# In memory so many rows, and so many to choose, are compressed first: a choice reads all rows for
+# each point, compressing them costs as much as some thirty points.
+FROM_ROWS = 100_000
+FROM_SIZE = 50
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class CompressLinear(Compress):
     def select(self, selector, blocks, rng):
         """As `Plan.select`."""
         problem = selector._problem()
-        equal = selector.weighting == "binary"
+        equal = current_word(selector.weighting) == "equal"
         n_candidates = max(N_EQUAL if equal else N_CANDIDATES, PER_ROW * selector.size)
         n_present, mass, _ = zip(*blocks.map(census))
         check_size(selector.size, sum(n_present), blocks.n)
@@ -47,20 +52,53 @@ class CompressLinear(Compress):
             few = MatchedCoreset(problem).stand_in(blocks)
         chooser = clone(selector).set_params(random_state=rng)
         if few is None:
-            return _chosen(chooser, sample, sum(mass))
+            return _chosen(selector, chooser, sample, sum(mass))
         candidates = sample.take(np.arange(min(n_candidates, len(sample))))
-        # Of a rare class the sample may hold no row.
-        known = candidates.y if equal and problem.classifies else []
-        new = ~np.isin(few.ids, candidates.ids) & ~np.isin(few.y, known)
-        if not equal or problem.classifies:
-            more = few.take(np.flatnonzero(new))
-            candidates = joined([candidates, replace(more, weight=np.ones(len(more)))])
-        chooser.set_params(outer="validation")
-        return _chosen(chooser, candidates, sum(mass), validation=(few.X, few.y, few.weight))
+        wanted = np.ones(len(few), dtype=bool)
+        if equal:
+            # Of a rare class the sample may hold no row.
+            wanted = problem.classifies & ~np.isin(few.y, candidates.y)
+        return _from_both(selector, chooser, candidates, few, wanted)
+
+    def in_memory(self, selector, X, y, sample_weight, rng):
+        """As `select`, of rows in memory; None where nothing can be matched."""
+        if sparse.issparse(X) or np.ndim(y) != 1:
+            return None
+        blocks = Blocks(X, y, sample_weight, rows=len(X))
+        few = MatchedCoreset(selector._problem()).stand_in(blocks)
+        if few is None:
+            return None
+        candidates = uniform_rows(blocks, max(N_CANDIDATES, PER_ROW * selector.size), rng)
+        chooser = clone(selector).set_params(random_state=rng)
+        # Whoever gave the rows has heard of their scales.
+        chooser._of_a_part = True
+        return _from_both(selector, chooser, candidates, few, np.ones(len(few), dtype=bool))
 
 
-def _chosen(chooser, candidates, total, **options):
-    """What a selector chooses from candidates that stand for rows of a total weight."""
+def pays_in_memory(n, size):
+    """Whether compressing `n` rows takes less time than a choice of `size` of them."""
+    return n >= FROM_ROWS and size >= FROM_SIZE
+
+
+def _from_both(selector, chooser, candidates, few, wanted):
+    """What a selector chooses from candidates and those `wanted` of the few rows that stand for
+    all."""
+    more = few.take(np.flatnonzero(wanted & ~np.isin(few.ids, candidates.ids)))
+    candidates = joined([candidates, replace(more, weight=np.ones(len(more)))])
+    chooser.set_params(outer="validation")
+    validation = few.X, few.y, few.weight
+    return _chosen(selector, chooser, candidates, few.weight.sum(), validation=validation)
+
+
+def _chosen(selector, chooser, candidates, total, **options):
+    """What a copy of a selector, the `chooser`, chooses from candidates that stand for rows of a
+    total weight; what it found so far if it is interrupted."""
     weight = candidates.weight * (total / candidates.weight.sum())
-    chooser._fit_rows(candidates.X, candidates.y, weight, **options)
+    try:
+        chooser._fit_rows(candidates.X, candidates.y, weight, **options)
+    except KeyboardInterrupt:
+        if hasattr(chooser, "indices_"):
+            selector.indices_ = candidates.ids[chooser.indices_]
+            selector.weights_ = chooser.weights_
+        raise
     return candidates.ids[chooser.indices_], chooser.weights_

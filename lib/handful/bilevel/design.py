@@ -101,26 +101,36 @@ class OptimalDesign(Selector):
 
     Parameters
     ----------
-    design : "A", smallest expected error of the parameters, or "V", of the predictions on the whole
-        pool
-    size : number of experiments m
-    prior_precision : noise variance over the prior variance of a parameter (the paper's lambda
-        sigma^2), positive; a small one stands for designs without a prior. The estimator is ridge
-        regression with ``alpha=prior_precision``
-    rule : "exact" adds the row after which the objective is smallest, in closed form; "linear" the
-        one with the smallest implicit gradient, as `BilevelCoreset` does for models without closed
-        form (Equation 4)
-    repeat : False makes every chosen experiment once; True shares out m repetitions among the
-        chosen rows so that the objective is smallest, a convex problem (Lemma 10)
-    fit_intercept : whether the model has an intercept; its prior is that of the other parameters
-    random_state : not used: the design depends on the pool alone
+    design : {"A", "V"}, default="V"
+        "A", smallest expected error of the parameters, or "V", of the predictions on the whole
+        pool.
+    size : int, default=100
+        Number of experiments m.
+    prior_precision : float, default=0.01
+        Noise variance over the prior variance of a parameter (the paper's lambda sigma^2),
+        positive; a small one stands for designs without a prior. The estimator is ridge
+        regression with ``alpha=prior_precision``.
+    rule : {"exact", "linear"}, default="exact"
+        "exact" adds the row after which the objective is smallest, in closed form; "linear" the
+        one with the smallest implicit gradient, as `BilevelCoreset` does for models without
+        closed form (Equation 4).
+    repeat : bool, default=False
+        False makes every chosen experiment once; True shares out m repetitions among the chosen
+        rows so that the objective is smallest, a convex problem (Lemma 10).
+    fit_intercept : bool, default=True
+        Whether the model has an intercept; its prior is that of the other parameters.
+    random_state : int, Generator, RandomState or None, default=None
+        Not used: the design depends on the pool alone.
 
     Attributes
     ----------
-    indices_ : shape (m,), in the order of selection: ``indices_[:k]`` is the design of size k
-    weights_ : shape (m,), they add up to the total sample_weight, as for every selector; ``weights_
-        * m / sum`` are the numbers of repetitions
-    objective_ : `design_objective` of the chosen experiments
+    indices_ : array of int, shape (m,)
+        In the order of selection: ``indices_[:k]`` is the design of size k.
+    weights_ : array of float, shape (m,)
+        They add up to the total sample_weight, as for every selector; ``weights_ * m / sum`` are
+        the numbers of repetitions.
+    objective_ : float
+        `design_objective` of the chosen experiments.
 
     Notes
     -----

@@ -19,8 +19,10 @@ class Exchange(Strategy):
 
     Parameters
     ----------
-    batch_size : int, points swapped a step. None: 1 % of the coreset, as in the paper
-    max_iter : int, steps; the paper takes 200
+    batch_size : int or None, default=None
+        Points swapped a step. None: 1 % of the coreset, as in the paper.
+    max_iter : int, default=200
+        Steps; the paper takes 200.
     """
 
     batch_size: Count | None = None
@@ -60,7 +62,7 @@ class Exchange(Strategy):
             if best != model.indices:
                 model.set_rows(best)
         model.fit()
-        return None if weighting == "binary" else final_weights(model)
+        return None if weighting == "equal" else final_weights(model)
 
 
 class Elimination(Strategy):
@@ -71,7 +73,8 @@ class Elimination(Strategy):
 
     Parameters
     ----------
-    batch_size : int, points dropped a step. None: a 200th of the rows (the paper: 200 of 45,000)
+    batch_size : int or None, default=None
+        Points dropped a step. None: a 200th of the rows (the paper: 200 of 45,000).
     """
 
     batch_size: Count | None = None
@@ -84,7 +87,7 @@ class Elimination(Strategy):
             worst = _worst(model, min(batch_size, len(model) - size), labels)
             model.drop_rows(worst)
             bar.update(np.count_nonzero(worst))
-        return None if weighting == "binary" else final_weights(model)
+        return None if weighting == "equal" else final_weights(model)
 
 
 def _worst(model, count, labels):

@@ -28,7 +28,7 @@ class Candidate:
     name : str, for `AnyEstimatorCoreset.trials_`
     proxy : transformer, or None for the features as they are
     l2 : strength of the penalty of the model that stands in for the estimator
-    weighting : "binary" or "optimised", as in `BilevelCoreset`
+    weighting : "equal" or "optimised", as in `BilevelCoreset`
     fit_intercept : whether that model has an intercept
     own : whether that model is the estimator itself, so that there is nothing to try
     """
@@ -36,7 +36,7 @@ class Candidate:
     name: str
     proxy: object
     l2: float
-    weighting: str = "binary"
+    weighting: str = "equal"
     fit_intercept: bool = True
     own: bool = False
 

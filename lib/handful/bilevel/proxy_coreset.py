@@ -27,12 +27,16 @@ class ProxyCoreset(Selector):
 
     Parameters
     ----------
-    selector : Selector that chooses among the features; `BilevelCoreset()` by default. Its own
-        `size` and `random_state` are not used
-    proxy : transformer, such as `Nystrom(NTK())`; `Nystrom(RBF())` by default. Its `random_state`
-        is set, if it has one
-    size : number of points m
-    random_state : int, Generator or None
+    selector : Selector or None, default=None
+        What chooses among the features; `BilevelCoreset()` by default. Its own `size` and
+        `random_state` are not used.
+    proxy : transformer or None, default=None
+        Transformer, such as `Nystrom(NTK())`; `Nystrom(RBF())` by default. Its `random_state`
+        is set, if it has one.
+    size : int, default=100
+        Number of points m.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
 
     Attributes
     ----------
@@ -42,7 +46,8 @@ class ProxyCoreset(Selector):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from handful.bilevel import BilevelCoreset, Logistic, ProxyCoreset
+    >>> from handful import BilevelCoreset, Logistic
+    >>> from handful.bilevel import ProxyCoreset
     >>> from handful.proxies import RBF, Nystrom
     >>> X, y = load_digits(return_X_y=True)
     >>> proxy = Nystrom(RBF(1e-3), n_landmarks=64)

@@ -31,16 +31,19 @@ class Regularised(Strategy):
 
     Parameters
     ----------
-    max_iter : int, gradient steps, the algorithm's T; where they do not reach the size, the largest
-        weights are kept
-    threshold : weight below which a row is dropped, in units of the mean weight 1 / n. The paper's
-        1e-4 of the total weight is this for n = 100
-    plateau, shrink : beta is doubled where the last `plateau` steps have left more than the share
+    max_iter : int, default=1000
+        Gradient steps, the algorithm's T; where they do not reach the size, the largest weights
+        are kept.
+    threshold : float, default=0.01
+        Weight below which a row is dropped, in units of the mean weight 1 / n. The paper's 1e-4
+        of the total weight is this for n = 100.
+    plateau, shrink : int, float
+        The penalty beta is doubled where the last `plateau` steps have left more than the share
         `shrink` of the positive weights (the paper: where their number was "plateauing in recent
-        iterations")
-    polish_max_iter : int, steps of the last optimisation, without penalty, of more than 400
-        weights; fewer are optimised by Gauss-Newton steps. 0 keeps the weights of the step that
-        crossed the size
+        iterations").
+    polish_max_iter : int, default=30
+        Steps of the last optimisation, without penalty, of more than 400 weights; fewer are
+        optimised by Gauss-Newton steps. 0 keeps the weights of the step that crossed the size.
     """
 
     max_iter: Count = 1000
@@ -65,7 +68,7 @@ class Regularised(Strategy):
         except KeyboardInterrupt:
             model.set_rows(sorted(model.indices)[:size])
             raise
-        return None if weighting == "binary" else weights
+        return None if weighting == "equal" else weights
 
     def path(self, model, sizes, *, watch=None):
         """Weights of every size in `sizes`, from the largest on, along one run of the algorithm.

@@ -16,7 +16,7 @@ from handful.options import Count, Options
 START = {"linear": 10, "quadratic": 2}
 # Weights are optimised again each time the coreset has grown by this factor, in so many
 # Gauss-Newton steps; 1.2 ends at the same loss as after every single point, at a third of the cost.
-GROWTH = {"binary": np.inf, "optimised": 1.2, "corrective": 1.0}
+GROWTH = {"equal": np.inf, "optimised": 1.2, "corrective": 1.0}
 STEPS_ON_THE_WAY = 3
 # share by which the outer loss may end above the least on the way
 RISE = 1e-3
@@ -146,14 +146,17 @@ class Forward(Strategy):
 
     Parameters
     ----------
-    batch_size : int, points added a step. None: one, and a tenth of the coreset for a `Network`,
-        which is trained anew in every step
-    n_start : int, random points to start from. None: 10 for the linear rule, as in the paper, and 2
-        for the quadratic one, which makes better use of them. Where they are all of the coreset,
-        nothing is selected, and a UserWarning says so
-    every_class : whether the start holds a point of each class, however few `n_start` are. False
-        suits coresets that may be smaller than the number of classes, of models whose penalty
-        covers the intercept
+    batch_size : int or None, default=None
+        Points added a step. None: one, and a tenth of the coreset for a `Network`, which is
+        trained anew in every step.
+    n_start : int or None, default=None
+        Random points to start from. None: 10 for the linear rule, as in the paper, and 2 for
+        the quadratic one, which makes better use of them. Where they are all of the coreset,
+        nothing is selected, and a UserWarning says so.
+    every_class : bool, default=True
+        Whether the start holds a point of each class, however few `n_start` are. False suits
+        coresets that may be smaller than the number of classes, of models whose penalty covers
+        the intercept.
     """
 
     batch_size: Count | None = None
@@ -198,7 +201,7 @@ class Forward(Strategy):
         bar.update(len(start) - bar.n)
         # data that equal weights do not bear keep the first set
         with suppress(ConvergenceError):
-            self._grow(model, size, rule, "binary", bar)
+            self._grow(model, size, rule, "equal", bar)
             others = optimise_weights(model)
             if model.outer_loss() < loss:
                 return others
@@ -223,10 +226,10 @@ class Forward(Strategy):
                     least = min(least, model.outer_loss())
                 else:
                     model.fit(weights)
-                best = best_rows(model, count, rule, batch_size, weighting != "binary")
+                best = best_rows(model, count, rule, batch_size, weighting != "equal")
                 model.add_rows(best)
                 bar.update(len(best))
-            if weighting == "binary":
+            if weighting == "equal":
                 return None, least
             weights = optimise_weights(model, _with_newcomers(weights, len(model)))
             alive = weights > 0

@@ -58,15 +58,18 @@ def quantization_error(X, centers, sample_weight=None):
 
     Parameters
     ----------
-    X : array, shape (n, d); float32 is searched in float32 and measured in float64. Or what is read
-        block by block: files, dask data, `handful.blocks.Blocks`, an array that exceeds half of the
-        memory
-    centers : array, shape (C, d)
-    sample_weight : shape (n,), or None
+    X : array of shape (n, d), or Blocks
+        The rows; float32 is searched in float32 and measured in float64. Or what is read block by
+        block: files, dask data, `handful.blocks.Blocks`, an array that exceeds half of the memory.
+    centers : array of shape (C, d)
+        The centres.
+    sample_weight : array of shape (n,) or None, default=None
+        How often each row counts.
 
     Returns
     -------
-    float, in squared units of X
+    float
+        The sum, in squared units of X.
 
     Raises
     ------

@@ -64,16 +64,23 @@ class MiniBatchKMeans(CentersEstimator):
 
     Parameters
     ----------
-    n_clusters : int, K
-    sampler : None draws rows by their weights; one of `handful.sampling`'s samplers over the rows
-        of X, which goes on from one `fit` to the next; or a function ``(X, rng) -> sampler`` that
+    n_clusters : int, default=8
+        The number of clusters, K.
+    sampler : Sampler, callable or None, default=None
+        None draws rows by their weights; one of `handful.sampling`'s samplers over the rows of
+        X, which goes on from one `fit` to the next; or a function ``(X, rng) -> sampler`` that
         makes one. `fit` tells it each point's gradient norm.
-    batch_size : int, points in a batch, at most n; a sampler brings its own
-    n_steps : int, batches of one `fit`
-    init : "k-means++" (on a random subset of at most max(3 K, 10 batch_size) rows) or an array (K,
-        d)
-    random_state : int, RandomState, Generator or None
-    verbose : bool, whether `fit` shows a progress bar from the start, not only after 30 seconds
+    batch_size : int, default=100
+        Points in a batch, at most n; a sampler brings its own.
+    n_steps : int, default=1000
+        Batches of one `fit`.
+    init : "k-means++" or array of shape (K, d), default="k-means++"
+        "k-means++" (on a random subset of at most max(3 K, 10 batch_size) rows) or an array (K,
+        d).
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
+    verbose : bool, default=False
+        Whether `fit` shows a progress bar from the start, not only after 30 seconds.
 
     Attributes
     ----------

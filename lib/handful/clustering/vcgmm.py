@@ -55,9 +55,11 @@ N_SHIFT = 4096
 
 
 def _is_em(name, value, *, of, why):
+    # The variants that the paper's figures compare are objects; users choose by a word.
     if not isinstance(value, TruncatedEM):
         raise ValueError(
-            f"{name} of {type(of).__name__} must be a TruncatedEM, got {name}={value!r}: {why}."
+            f"{name} of {type(of).__name__} must be one of {tuple(ALGORITHMS)}, got "
+            f"{name}={value!r}."
         )
 
 
@@ -71,29 +73,38 @@ class VCGMM(MixtureEstimator):
 
     Parameters
     ----------
-    n_clusters : int, C
-    coreset_size : int, N', draws of the lightweight coreset, at least C in the first call. Rows are
-        drawn with repetition, so it may exceed n. None fits all rows (the paper's var-GMM-S)
-    n_neighbors : int, G, clusters in a neighbourhood, and C', clusters kept per point; at most C
-        are used
-    init : "greedy" (k-means++, the best of 2 + log C draws), "k-means++", "afkmc2" (the paper's:
-        short Markov chains instead of passes, from random first sets), an array of centres, shape
-        (C, d), or "auto": "greedy" up to 1,000 clusters, and then seeds of "afkmc2" with each row
-        at its nearest one, whose time hardly grows with C
-    assignment : "soft", truncated posteriors; "hard" gives each point to its best cluster alone,
-        which is the objective of k-means and the fastest; "hardened" fits soft assignments first,
-        then hard ones in a further phase: for a small quantisation error whether clusters overlap
-        or rows repeat
-    algorithm : "fast", or "paper", Algorithm 1 as printed: one phase from random first sets, and no
-        moves
-    tol : float, the fit ends when an iteration changes the bound by less: in nats per point and
-        dimension, or with "paper" as a share of the bound
-    max_iter : int, M-steps of one phase
-    warm_start : bool, begin the next `fit` at the present centres, variance and neighbourhoods
-    compute_labels : bool, find the nearest centre of all rows after fitting, which takes n C d
-        operations
-    random_state : int, RandomState, Generator or None
-    verbose : bool, show progress from the start, not only after 30 seconds
+    n_clusters : int, default=8
+        The number of clusters, C.
+    coreset_size : int or None, default=None
+        N', draws of the lightweight coreset, at least C in the first call. Rows are drawn with
+        repetition, so it may exceed n. None fits all rows (the paper's var-GMM-S).
+    n_neighbors : int, default=5
+        G, clusters in a neighbourhood, and C', clusters kept per point; at most C are used.
+    init : {"auto", "greedy", "k-means++", "afkmc2"} or array of shape (C, d), default="auto"
+        "greedy" (k-means++, the best of 2 + log C draws), "k-means++", "afkmc2" (the paper's:
+        short Markov chains instead of passes, from random first sets), an array of centres,
+        shape (C, d), or "auto": "greedy" up to 1,000 clusters, and then seeds of "afkmc2" with
+        each row at its nearest one, whose time hardly grows with C.
+    assignment : {"soft", "hard", "hardened"}, default="soft"
+        "soft", truncated posteriors; "hard" gives each point to its best cluster alone, which
+        is the objective of k-means and the fastest; "hardened" fits soft assignments first,
+        then hard ones in a further phase: for a small quantisation error whether clusters
+        overlap or rows repeat.
+    algorithm : {"fast", "paper"}, default="fast"
+        "paper" is Algorithm 1 as printed: one phase from random first sets, and no moves.
+    tol : float, default=0.0001
+        The fit ends when an iteration changes the bound by less: in nats per point and
+        dimension, or with "paper" as a share of the bound.
+    max_iter : int, default=300
+        M-steps of one phase.
+    warm_start : bool, default=False
+        Begin the next `fit` at the present centres, variance and neighbourhoods.
+    compute_labels : bool, default=True
+        Find the nearest centre of all rows after fitting, which takes n C d operations.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
+    verbose : bool, default=False
+        Show progress from the start, not only after 30 seconds.
 
     Attributes
     ----------
@@ -135,7 +146,7 @@ class VCGMM(MixtureEstimator):
     n_neighbors: Count = 5
     init: Literal["auto", "greedy", "k-means++", "afkmc2"] | Annotated[Any, centers_of] = "auto"
     assignment: Literal["soft", "hard", "hardened"] = "soft"
-    algorithm: Literal["fast", "paper"] | Annotated[TruncatedEM, _is_em] = "fast"
+    algorithm: Literal["fast", "paper"] | Annotated[Any, _is_em] = "fast"
     tol: NonNegative = 1e-4
     max_iter: Count = 300
     warm_start: bool = False

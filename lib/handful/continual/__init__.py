@@ -1,6 +1,6 @@
 """Continual learning with a replay memory that a selector fills (Borsos et al. 2024, Section 4.1).
 
-`Views` and `network_views` need torch, which is imported when they are asked for.
+`network_views` needs torch, which is imported when it is asked for.
 """
 
 from handful.continual.memory import ReplayBuffer
@@ -10,5 +10,6 @@ __all__ = ["ReplayBuffer"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    {"Views": "handful.continual.views", "network_views": "handful.continual.views"},
+    {"network_views": "handful.continual.views"},
+    moved={"Views": "handful.continual.views.Views"},
 )

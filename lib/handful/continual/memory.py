@@ -54,9 +54,13 @@ class ReplayBuffer(Options):
 
     Parameters
     ----------
-    selector : Selector, such as `BilevelCoreset`; its own `size` and `random_state` are not used
-    size : int, rows of the whole memory
-    random_state : None, int or Generator
+    selector : Selector
+        What chooses the rows, such as `BilevelCoreset`. Its own `size` and `random_state` are
+        not used.
+    size : int, default=100
+        Rows of the whole memory.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
 
     Attributes
     ----------

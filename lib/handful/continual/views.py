@@ -74,16 +74,21 @@ def network_views(model, X, y=None, *, head=None, batch_size=1000):
 
     Parameters
     ----------
-    model : torch.nn.Module that maps rows to logits
-    X : tensor or array, shape (n, ...), the rows
-    y : int array or tensor, shape (n,), labels 0 to classes - 1, for losses and gradients; or None
-    head : torch.nn.Linear, the layer whose input is the embedding; None: the last linear layer of
-        the model
-    batch_size : int, rows at a time
+    model : torch.nn.Module
+        It maps rows to logits.
+    X : array or tensor of shape (n, ...)
+        The rows.
+    y : array or tensor of int, shape (n,), or None, default=None
+        Labels from 0 to classes - 1, for losses and gradients.
+    head : torch.nn.Linear or None, default=None
+        The layer whose input is the embedding; None: the last linear layer of the model.
+    batch_size : int, default=1000
+        Rows at a time.
 
     Returns
     -------
     Views
+        What the network makes of the rows.
 
     Raises
     ------

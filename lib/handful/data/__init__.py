@@ -1,7 +1,18 @@
 """Data sets by name: checked files, the sets that ship with scikit-learn, and generators."""
 
-from handful.data.dataset import Dataset, split, standardise
-from handful.data.files import MissingDataError, data_folder
 from handful.data.loaders import load
+from handful.lazy import lazy_names
 
-__all__ = ["Dataset", "MissingDataError", "data_folder", "load", "split", "standardise"]
+__all__ = ["load"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {},
+    moved={
+        "Dataset": "handful.data.dataset.Dataset",
+        "MissingDataError": "handful.data.files.MissingDataError",
+        "data_folder": "handful.data.files.data_folder",
+        "split": "handful.data.dataset.split",
+        "standardise": "handful.data.dataset.standardise",
+    },
+)

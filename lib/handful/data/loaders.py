@@ -28,15 +28,20 @@ def load(name, *, classes=None, verbose=False, **options):
 
     Parameters
     ----------
-    name : str; `status` lists them
-    classes : labels to keep, e.g. ``load("digits", classes=(4, 9))``; None keeps all
-    verbose : bool, a progress bar while downloading
-    **options : of generated sets and patches, e.g. ``load("pathological", separation=100,
-        random_state=1)``; see `handful.data.synthetic`
+    name : str
+        The data set; `status` lists them.
+    classes : sequence or None, default=None
+        Labels to keep, such as ``load("digits", classes=(4, 9))``; None keeps all.
+    verbose : bool, default=False
+        Whether to show a progress bar while downloading.
+    **options : dict
+        Options of generated sets and patches, such as ``load("pathological", separation=100,
+        random_state=1)``; see `handful.data.synthetic`.
 
     Returns
     -------
     Dataset
+        Its rows, labels, test rows and source.
 
     Raises
     ------

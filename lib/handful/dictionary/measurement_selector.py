@@ -27,17 +27,21 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Opt
 
     Parameters
     ----------
-    atoms : array, shape (m, d), the dictionary, whose rows are the measurement vectors; None: the d
-        unit vectors
-    recovery : `L2`, `L1` or another `Recovery`; None: ``L1()``, for signals of which most
-        coordinates are zero. For other signals, such as images, its error may exceed their energy
-        (compare `errors_` with it), and `L2` is the safe choice
-    size : int, at most m, the number of measurements
-    rule : "quadratic", the decrease of the error that is predicted for a weight of 1, exact for
-        `L2`; or "linear", the paper's implicit gradient, for a generative model: the curvature that
-        "quadratic" relies on changes there with each measurement, and on images in wavelets its
-        error was twice that of random measurements
-    verbose : bool, whether to show a progress bar from the start, not only after 30 seconds
+    atoms : array of shape (m, d) or None, default=None
+        The dictionary, whose rows are the measurement vectors; None: the d unit vectors.
+    recovery : L1, L2, Recovery or None, default=None
+        `L2`, `L1` or another `Recovery`; None: ``L1()``, for signals of which most coordinates
+        are zero. For other signals, such as images, its error may exceed their energy (compare
+        `errors_` with it), and `L2` is the safe choice.
+    size : int, default=32
+        The number of measurements, at most m.
+    rule : {"linear", "quadratic"}, default="quadratic"
+        "quadratic", the decrease of the error that is predicted for a weight of 1, exact for
+        `L2`; or "linear", the paper's implicit gradient, for a generative model: the curvature
+        that "quadratic" relies on changes there with each measurement, and on images in
+        wavelets its error was twice that of random measurements.
+    verbose : bool, default=False
+        Whether to show a progress bar from the start, not only after 30 seconds.
 
     Attributes
     ----------

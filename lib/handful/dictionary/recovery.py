@@ -70,7 +70,8 @@ class L2(Recovery):
 
     Parameters
     ----------
-    l2 : float, lambda of Equation 12; the paper: 0.01
+    l2 : float, default=0.01
+        Lambda of Equation 12; the paper: 0.01.
     """
 
     l2: Annotated[float, number(least=1e-15, why=UNDETERMINED)] = 0.01
@@ -99,11 +100,15 @@ class L1(Recovery):
 
     Parameters
     ----------
-    l1 : float, lambda of Equation 12; the paper: 0.01
-    damping : float, added to the curvature ``A^T A`` in the scores; None: `l1`
-    tol : float, a signal is done when no optimality condition is missed by more than `tol` times
-        ``l1 / 2``
-    max_iter : int, most sweeps over the coordinates of a signal
+    l1 : float, default=0.01
+        Lambda of Equation 12; the paper: 0.01.
+    damping : float or None, default=None
+        Added to the curvature ``A^T A`` in the scores; None: `l1`.
+    tol : float, default=0.001
+        A signal is done when no optimality condition is missed by more than `tol` times ``l1 /
+        2``.
+    max_iter : int, default=5000
+        Most sweeps over the coordinates of a signal.
     """
 
     l1: Annotated[float, number(least=1e-15, why=UNDETERMINED)] = 0.01

@@ -45,12 +45,17 @@ class GaussianMixture(Problem):
 
     Parameters
     ----------
-    n_components : number of Gaussians k
-    prior : share of the data that the penalty counts for in each component, positive
-    prior_variance : variance of those, in squared units of X, in every direction; 1 suits
-        standardised features
-    n_init : k-means++ starts, of which the best is kept, where there is no warm start
-    random_state : int, of these starts
+    n_components : int, default=5
+        Number of Gaussians k.
+    prior : float, default=0.001
+        Share of the data that the penalty counts for in each component, positive.
+    prior_variance : float, default=1.0
+        Variance of those, in squared units of X, in every direction; 1 suits standardised
+        features.
+    n_init : int, default=10
+        K-means++ starts, of which the best is kept, where there is no warm start.
+    random_state : int, Generator, RandomState or None, default=0
+        Seeds these starts.
 
     Notes
     -----

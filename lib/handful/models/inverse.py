@@ -75,7 +75,8 @@ class Exact(InverseHessian):
 
     Parameters
     ----------
-    damping : added to the Hessian's diagonal, for penalties that leave it nearly singular
+    damping : float, default=0.0
+        Added to the Hessian's diagonal, for penalties that leave it nearly singular.
     """
 
     exact = True
@@ -86,10 +87,13 @@ class ConjugateGradients(InverseHessian):
 
     Parameters
     ----------
-    n_steps : int; the paper takes 100. With few steps, directions of small curvature are not yet
-        resolved, which acts like a damping
-    damping : added to the Hessian's diagonal
-    tol : residual, relative to g and at most 1, at which to stop earlier
+    n_steps : int, default=100
+        Steps at most; the paper takes 100. With few steps, directions of small curvature are not
+        yet resolved, which acts like a damping.
+    damping : float, default=0.0
+        Added to the Hessian's diagonal.
+    tol : float, default=1e-05
+        Residual, relative to g and at most 1, at which to stop earlier.
     """
 
     n_steps: Count = 100
@@ -119,8 +123,10 @@ class NeumannSeries(InverseHessian):
 
     Parameters
     ----------
-    n_terms : int; the paper takes 100
-    damping : added to the Hessian's diagonal
+    n_terms : int, default=100
+        Terms of the series; the paper takes 100.
+    damping : float, default=0.0
+        Added to the Hessian's diagonal.
     """
 
     n_terms: Count = 100

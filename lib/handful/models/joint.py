@@ -14,13 +14,15 @@ class Joint(Problem):
 
     Parameters
     ----------
-    problem_a, problem_b : Logistic, LeastSquares or another Problem; one of them may be a Joint
-        again
-    trade_off : weight of b's outer loss beside a's, the paper's lambda; 1 suits losses of the same
-        order
-    alternate : whether forward selection trains and asks one problem a round, in turn, as the paper
+    problem_a, problem_b : Problem
+        What is trained, such as `Logistic` or `LeastSquares`; one of them may be a Joint again.
+    trade_off : float, default=1.0
+        Weight of b's outer loss beside a's, the paper's lambda; 1 suits losses of the same
+        order.
+    alternate : bool, default=False
+        Whether forward selection trains and asks one problem a round, in turn, as the paper
         does for networks (Section 5.2.3), instead of all in every round; their outer losses are
-        then never added up
+        then never added up.
 
     Examples
     --------

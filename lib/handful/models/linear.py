@@ -131,12 +131,15 @@ class Logistic(LinearProblem):
 
     Parameters
     ----------
-    l2 : strength of the penalty ``l2 / 2 * |coefficients|^2`` beside the mean loss; the paper: .01
-        as weight decay. For n rows, ``C`` of scikit-learn's `LogisticRegression` is ``l2 = 1 / (C *
-        n)``
-    fit_intercept : whether the model has an intercept
-    penalise_intercept : whether the penalty covers it, as in the authors' code. False is
-        scikit-learn's `LogisticRegression`. Select with the problem that trains: binary coresets
+    l2 : float, default=0.01
+        Strength of the penalty ``l2 / 2 * |coefficients|^2`` beside the mean loss; the paper:
+        .01 as weight decay. For n rows, ``C`` of scikit-learn's `LogisticRegression` is ``l2 =
+        1 / (C * n)``.
+    fit_intercept : bool, default=True
+        Whether the model has an intercept.
+    penalise_intercept : bool, default=False
+        Whether the penalty covers it, as in the authors' code. False is scikit-learn's
+        `LogisticRegression`. Select with the problem that trains: coresets of equal weights
         notice the difference.
 
     Examples
@@ -219,8 +222,8 @@ class LeastSquares(LinearProblem):
 
     Parameters
     ----------
-    l2, fit_intercept, penalise_intercept : as in `Logistic`. For n rows, ``alpha`` of
-        scikit-learn's `Ridge` is ``l2 = alpha / n``
+    l2, fit_intercept, penalise_intercept : float, bool, bool
+        As in `Logistic`. For n rows, ``alpha`` of scikit-learn's `Ridge` is ``l2 = alpha / n``.
 
     Examples
     --------
@@ -258,12 +261,13 @@ class Poisson(LinearProblem):
 
     Parameters
     ----------
-    l2, fit_intercept, penalise_intercept : as in `Logistic`
+    l2, fit_intercept, penalise_intercept : float, bool, bool
+        As in `Logistic`.
 
     Examples
     --------
     >>> from handful import MatchedCoreset
-    >>> from handful.matching import Poisson
+    >>> from handful.models import Poisson
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(5000, 2))

@@ -80,22 +80,29 @@ class Network(Problem):
 
     Parameters
     ----------
-    module : torch.nn.Module that takes rows as they lie in X, shape (batch, d), so that one for
-        images begins with `torch.nn.Unflatten`; each training begins at a copy of it as it is now.
-        Or a function without arguments that makes one, called anew in every round
-    loss : function ``(outputs, targets) -> losses``, shape (batch,). None: cross-entropy, where y
-        holds classes or rows of probabilities
-    train : TrainConfig. None: its defaults, but with one step for every five rows of the data, at
-        least 200 and at most the paper's 2,000 steps
-    curvature : "gauss-newton", never negative, so that both iterations converge; "hessian", the
+    module : torch.nn.Module or callable
+        A module that takes rows as they lie in X, shape (batch, d), so that one for
+        images begins with `torch.nn.Unflatten`; each training begins at a copy of it as it is
+        now. Or a function without arguments that makes one, called anew in every round.
+    loss : callable or None, default=None
+        Function ``(outputs, targets) -> losses``, shape (batch,). None: cross-entropy, where y
+        holds classes or rows of probabilities.
+    train : TrainConfig or None, default=None
+        How the network is trained. None: the defaults of `TrainConfig`, but with one step for
+        every five rows of the data, at least 200 and at most the paper's 2,000 steps.
+    curvature : {"gauss-newton", "hessian"}, default="gauss-newton"
+        "gauss-newton", never negative, so that both iterations converge; "hessian", the
         paper's, which may be indefinite: conjugate gradients then stop, the Neumann series may
-        diverge, which is an error
-    curvature_batch_size : int, chosen rows in the minibatch of one Hessian-vector product
-    batch_size : int, rows that passes for scores and gradients read at a time; training has its own
-        in `train`
-    device : of torch, such as "cuda"; None is the CPU
-    random_state : int, from which every round derives the seeds of its initial weights and
-        minibatches
+        diverge, which is an error.
+    curvature_batch_size : int, default=512
+        Chosen rows in the minibatch of one Hessian-vector product.
+    batch_size : int, default=1024
+        Rows that passes for scores and gradients read at a time; training has its own in
+        `train`.
+    device : str, torch.device or None, default=None
+        Where it runs, such as "cuda"; None is the CPU.
+    random_state : int, default=0
+        Every round derives from it the seeds of its initial weights and minibatches.
 
     Raises
     ------
@@ -109,7 +116,9 @@ class Network(Problem):
     Examples
     --------
     >>> import torch
-    >>> from handful.bilevel import BilevelCoreset, Forward, Network, TrainConfig
+    >>> from handful.bilevel import BilevelCoreset, Forward
+    >>> from handful.models import Network
+    >>> from handful.models.network import TrainConfig
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
     >>> net = torch.nn.Sequential(torch.nn.Linear(64, 16), torch.nn.Tanh(), torch.nn.Linear(16, 10))

@@ -249,7 +249,7 @@ class GenericModel(Model):
             p = len(self.problem.start(X, y))
             way_out = (
                 "a model with so many parameters needs a `Model` of its own, as "
-                "handful.bilevel.Network has"
+                "handful.models.Network has"
             )
             check_memory(
                 f"the Hessian of {type(self.problem).__name__}, {p:,} x {p:,},",
@@ -397,7 +397,7 @@ def check_problem(problem):
         if isinstance(problem, type):
             way = f": give {problem.__name__}(...)"
         elif hasattr(problem, "state_dict"):
-            way = ": a torch module goes into handful.bilevel.Network(module)"
+            way = ": a torch module goes into handful.models.Network(module)"
         elif hasattr(problem, "fit"):
             way = ": for an estimator there is AnyEstimatorCoreset(estimator)"
         raise ValueError(
@@ -416,6 +416,6 @@ def check_problem(problem):
             raise TypeError(
                 f"{type(problem).__name__} must implement {', '.join(NEEDED)} to be selected for, "
                 "and lacks "
-                f"{', '.join(missing)}; or a loss in torch alone: see handful.bilevel.Problem."
+                f"{', '.join(missing)}; or a loss in torch alone: see handful.models.Problem."
             )
     problem.check()

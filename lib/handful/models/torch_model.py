@@ -63,7 +63,7 @@ class NetworkModel(Model):
     def fit(self, weights=None):
         """Train the network from scratch on the coreset; weights must be equal."""
         if weights is not None and np.ptp(weights) > 1e-12:
-            raise ValueError("a Network trains with equal weights only: take weighting='binary'.")
+            raise ValueError("a Network trains with equal weights only: take weighting='equal'.")
         first = self.module is None
         self.module = self.problem.fit_module(*self._rows(self.indices), self._rng(0))
         trained = {

@@ -40,14 +40,20 @@ class CNTK(TangentKernel):
 
     Parameters
     ----------
-    filters : tuple of odd int, the width of each convolution's filters
-    head : "flatten" (cost linear in the pixels) or "pool", global average pooling (quadratic in
-        them)
-    hidden : int, hidden dense layers after the head
-    shape : (channels, height, width) of the images that the rows hold, in this order; None: square,
-        one channel
-    w_std, b_std : standard deviations of weights (times the root of the fan-in) and of biases
-    device : of torch, such as "cuda"; None is the CPU
+    filters : tuple of int, default=(5, 5)
+        The width of each convolution's filters, odd numbers.
+    head : {"flatten", "pool"}, default="flatten"
+        "flatten" (cost linear in the pixels) or "pool", global average pooling (quadratic in
+        them).
+    hidden : int, default=1
+        Hidden dense layers after the head.
+    shape : tuple of int or None, default=None
+        Channels, height and width of the images that the rows hold, in this order; None:
+        square, one channel.
+    w_std, b_std : float, default=1.0 and 0.05
+        Standard deviations of weights (times the root of the fan-in) and of biases.
+    device : str, torch.device or None, default=None
+        Where it runs, such as "cuda"; None is the CPU.
 
     Raises
     ------

@@ -109,7 +109,8 @@ class RBF(Kernel):
 
     Parameters
     ----------
-    gamma : positive number; 1 / (number of columns) if None. The paper, on normalised MNIST pixels:
+    gamma : float or None, default=None
+        A positive number; None: 1 / (number of columns). The paper, on normalised MNIST pixels:
         1e-3 for logistic regression (Section 5.2.2), 5e-4 for continual learning (Table 10).
 
     Examples

@@ -87,8 +87,10 @@ class NTK(TangentKernel):
 
     Parameters
     ----------
-    hidden : int, hidden layers; 0 makes it the kernel of a linear model
-    w_std, b_std : standard deviations of weights (times the root of the fan-in) and of biases
+    hidden : int, default=2
+        Hidden layers; 0 makes it the kernel of a linear model.
+    w_std, b_std : float, default=1.0 and 0.05
+        Standard deviations of weights (times the root of the fan-in) and of biases.
 
     Notes
     -----

@@ -33,17 +33,23 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
 
     Parameters
     ----------
-    kernel : `RBF`, `NTK`, `CNTK`, or any callable that gives the matrix of all pairs of rows, shape
-        (n, m), such as `sklearn.metrics.pairwise.polynomial_kernel`
-    n_landmarks : int, rows drawn uniformly without repetition; all rows where there are fewer. The
-        paper: 512 for continual learning, 2048 for CIFAR-10 and active learning.
-    rtol : number below 1; eigenvalues up to `rtol` times the largest count as zero. By default ten
-        times the kernel's precision
-    cache : folder (created where missing) in which `joblib.Memory` keeps the kernel matrix by
-        blocks of rows: the same rows, landmarks and kernel are computed once, and an interrupted
-        run goes on where it was. None keeps nothing.
-    verbose : show a progress bar from the start, not only after 30 seconds
-    random_state : None, int or Generator, of the landmarks
+    kernel : Kernel or callable
+        `RBF`, `NTK`, `CNTK`, or any callable that gives the matrix of all pairs of rows, shape
+        (n, m), such as `sklearn.metrics.pairwise.polynomial_kernel`.
+    n_landmarks : int, default=512
+        Rows drawn uniformly without repetition; all rows where there are fewer. The paper: 512
+        for continual learning, 2048 for CIFAR-10 and active learning.
+    rtol : float or None, default=None
+        A share below 1: eigenvalues up to `rtol` times the largest count as zero. By default ten
+        times the kernel's precision.
+    cache : path or None, default=None
+        Folder (created where missing) in which `joblib.Memory` keeps the kernel matrix by
+        blocks of rows: the same rows, landmarks and kernel are computed once, and an
+        interrupted run goes on where it was. None keeps nothing.
+    verbose : bool, default=False
+        Whether to show a progress bar from the start, not only after 30 seconds.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds the landmarks.
 
     Attributes
     ----------

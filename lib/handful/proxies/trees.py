@@ -32,11 +32,14 @@ class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
 
     Parameters
     ----------
-    forest : None for `RandomTreesEmbedding(100, max_depth=6)`, whose trees are drawn without
-        labels; or a forest of scikit-learn's, such as `ExtraTreesClassifier(100,
-        max_leaf_nodes=32)`, that is fitted to them
-    n_components : int, number of features at most
-    random_state : None, int or Generator, of the forest and of the singular vectors
+    forest : forest of scikit-learn or None, default=None
+        None for `RandomTreesEmbedding(100, max_depth=6)`, whose trees are drawn without labels;
+        or a forest of scikit-learn's, such as `ExtraTreesClassifier(100, max_leaf_nodes=32)`,
+        that is fitted to them.
+    n_components : int, default=64
+        Number of features at most.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds the forest and the singular vectors.
 
     Attributes
     ----------

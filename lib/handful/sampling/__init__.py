@@ -8,14 +8,13 @@ from handful.lazy import lazy_names
 from handful.sampling.bandit import BanditSampler
 from handful.sampling.components import distance_components, group_components
 from handful.sampling.kdpp import KDPP
-from handful.sampling.mixture_sampler import FixedMixture, MixtureSampler
+from handful.sampling.mixture_sampler import MixtureSampler
 from handful.sampling.replay import PrioritizedReplay
 from handful.sampling.sampler import UniformSampler
 
 __all__ = [
     "KDPP",
     "BanditSampler",
-    "FixedMixture",
     "MixtureSampler",
     "PrioritizedReplay",
     "UniformSampler",
@@ -27,6 +26,7 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "AdaptiveBatchSampler": "handful.sampling.torch_sampler",
+        "FixedMixture": "handful.sampling.mixture_sampler",
         "Weighted": "handful.sampling.torch_sampler",
     },
 )

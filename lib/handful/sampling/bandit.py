@@ -20,13 +20,18 @@ class BanditSampler(Sampler):
 
     Parameters
     ----------
-    n : int, number of points
-    theta : float in [1e-12, 1], the uniform share
-    regularisation : float > 0 or None, reg; None takes n/theta times the mean squared loss of the
-        first batch that has a loss, the value of the regret bound with that mean for the bound on
-        the squared losses
-    batch_size : int
-    random_state : int, Generator, RandomState or None
+    n : int
+        Number of points.
+    theta : float, default=0.3
+        The uniform share, from 1e-12 to 1.
+    regularisation : float or None, default=None
+        The paper's reg, positive; None takes n/theta times the mean squared loss of the first batch
+        that has a loss, the value of the regret bound with that mean for the bound on the squared
+        losses.
+    batch_size : int, default=100
+        Points a batch.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
 
     Examples
     --------

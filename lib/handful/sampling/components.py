@@ -71,12 +71,15 @@ def group_components(labels, *, leak=1e-7):
 
     Parameters
     ----------
-    labels : array, shape (n,), a group's name for each point
-    leak : float >= 0, the weight of the points outside
+    labels : array of shape (n,)
+        A group's name for each point.
+    leak : float, default=1e-7
+        The weight of the points outside, at least 0.
 
     Returns
     -------
-    array, shape (number of groups, n), in the sorted order of the names
+    array of shape (number of groups, n)
+        A distribution over the points in each row, in the sorted order of the names.
     """
     check_in_memory("labels", labels)
     check_labels(labels, "the argument labels")
@@ -99,14 +102,19 @@ def distance_components(X, k, *, random_state=None, smoothing=0.1):
 
     Parameters
     ----------
-    X : array, shape (n, d)
-    k : int, number of components, at most n
-    random_state : int, RandomState, Generator or None
-    smoothing : float in [1e-12, 1], the uniform share of each component
+    X : array of shape (n, d)
+        The points.
+    k : int
+        Number of components, at most n.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds the choice of the centres.
+    smoothing : float, default=0.1
+        The uniform share of each component, from 1e-12 to 1.
 
     Returns
     -------
-    array, shape (k, n)
+    array of shape (k, n)
+        A distribution over the points in each row.
     """
     X = check_rows(X)
     n = len(X)

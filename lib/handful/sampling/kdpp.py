@@ -128,11 +128,15 @@ class KDPP(Stateful):
 
     Parameters
     ----------
-    X : array, shape (n, d)
-    k : int, points a set
-    shift : float >= 0, added to the diagonal of X X'; with 0 the rank of X, at most d, must be at
-        least k. A large one makes sets nearly uniform
-    random_state : int, Generator, RandomState or None
+    X : array of shape (n, d)
+        The features, whose similarities ``X X'`` make sets unlikely.
+    k : int
+        Points a set.
+    shift : float, default=0.0
+        Added to the diagonal of X X'; with 0 the rank of X, at most d, must be at least k. A
+        large one makes sets nearly uniform.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
 
     Attributes
     ----------

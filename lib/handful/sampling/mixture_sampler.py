@@ -1,5 +1,6 @@
 """Samplers from a mixture of given distributions, with weights fixed or learned online (VRM)."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from numba import njit
 from handful.linalg import alias_records, draw_alias
 from handful.options import Positive, explained
 from handful.sampling.components import check_probabilities
-from handful.sampling.online_newton import Learning, Mixed, NewtonLearner, check_mixture_weights
+from handful.sampling.online_newton import Mixed
 from handful.sampling.sampler import Sampler
 from handful.types import Seed, Table
 
@@ -52,21 +53,46 @@ def _draw_batch(uniforms, w, tables, densities, rows, indices, weights):
         weights[i] = 1.0 / q
 
 
-class FixedMixture(Mixed, Sampler):
-    """Samples from a mixture of given distributions with weights that stay as they are.
+class MixtureSampler(Mixed, Sampler):
+    """Importance sampling that learns which of the given distributions to sample from (VRM,
+    Algorithm 2).
 
-    The control for `MixtureSampler`: what prior knowledge alone gives. O(1) a draw by alias tables.
+    The mixture weights follow online Newton steps on the variance of the estimated mean; by Theorem
+    5 they do as well as the best fixed mixture in the long run. In each training step, draw a batch
+    with `sample`, multiply its losses by the weights, so that their mean estimates the mean over
+    all points without bias, and give the losses to `update`, as the example does; without `update`
+    it learns nothing. A draw takes O(1) by alias tables, an update O(k^2) and a projection. A torch
+    DataLoader takes it as ``batch_sampler=AdaptiveBatchSampler(sampler)``, see
+    `handful.sampling.AdaptiveBatchSampler`.
 
     Parameters
     ----------
-    probabilities : array, shape (k, n), one distribution over the n points a row, each adding up to
-        one
-    mixture_weights : array, shape (k,) with `uniform` False, otherwise (k + 1,) with the uniform
-        component's last (k when the last row is uniform already); default: all equal
-    batch_size : int
-    uniform : bool, append the uniform distribution unless the last row is uniform already. Without
-        it every point needs a positive probability in every component.
-    random_state : int, Generator, RandomState or None
+    probabilities : array of shape (k, n)
+        One distribution over the n points a row, each adding up to one; `group_components`
+        makes them from classes or clusters, `distance_components` from distances to centers.
+    mixture_weights : array of shape (k,), "equal" or None, default=None
+        None learns them. "equal", or an array, shape (k,), that adds up to one, with the
+        uniform component's last: they stay as they are, which is what prior knowledge alone
+        gives.
+    beta : float, default=0.5
+        Inverse step length; smaller moves faster.
+    gamma : float, default=0.01
+        Least share of the uniform component, from 0 to 1; weights never exceed 1/gamma.
+    eps : float, default=1000.0
+        H starts as eps I: larger moves slower at first, so that single draws do not decide
+        early.
+    batch_size : int, default=100
+        Points a call of `sample`.
+    uniform : bool, default=True
+        Append the uniform distribution unless the last row is uniform already. Without it every
+        point needs a positive probability in every component, and gamma bounds the last one's
+        share.
+    scale : float or None, default=None
+        None measures squared losses in units of their running mean, so that beta, gamma and eps
+        mean the same for every data set; a number divides the paper's f(w) by it, as the
+        authors' code does.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
 
     Attributes
     ----------
@@ -77,6 +103,29 @@ class FixedMixture(Mixed, Sampler):
     ------
     ValueError
         for rows that are not distributions, points that could not be drawn, a batch larger than n
+
+    Notes
+    -----
+    VRM is Borsos, Curi, Levy and Krause, Online Variance Reduction with Mixtures (ICML 2019). It
+    prints no beta, gamma or eps. Ours were chosen on its blobs (section 6.1), where a batch is one
+    draw: with a small eps the first draws that show a loss decide, and the weights can end on a
+    wrong blob. With batches of 100, ``beta=10, eps=1`` works as well. The authors' code takes
+    beta=10, eps=.1 and scale=1e14, draws a batch from one component, and ends its projection after
+    five gradient steps, none of which is in the text.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from handful.sampling import group_components
+    >>> groups, losses = np.array([0] * 90 + [1] * 10), np.array([0.1] * 90 + [5.0] * 10)
+    >>> sampler = MixtureSampler(group_components(groups), random_state=0)
+    >>> for step in range(200):
+    ...     indices, weights = sampler.sample()
+    ...     # An estimate of losses.mean(); to train, take its gradient.
+    ...     estimate = (weights * losses[indices]).mean()
+    ...     sampler.update(losses[indices])
+    >>> int(sampler.mixture_weights.argmax())  # of group 0, group 1 and the uniform distribution
+    1
     """
 
     _elsewhere = {
@@ -87,7 +136,9 @@ class FixedMixture(Mixed, Sampler):
         "n": "probabilities have a column for each point",
     }
 
-    _state = (*Sampler._state, "_replaced")
+    scale: Positive | None
+
+    _state = (*Sampler._state, "_replaced", "_learner")
     _same = (*Sampler._same, "k")
 
     @explained
@@ -96,17 +147,25 @@ class FixedMixture(Mixed, Sampler):
         probabilities: Table,
         *,
         mixture_weights: Table = None,
+        beta: float = 0.5,
+        gamma: float = 0.01,
+        eps: float = 1000.0,
         batch_size: int = 100,
         uniform: bool = True,
+        scale: float | None = None,
         random_state: Seed = None,
     ) -> None:
+        self.beta = beta
+        self.gamma = gamma
+        self.eps = eps
+        self.scale = scale
         self._uniform = uniform
         super().__init__(
             self._set_tables(probabilities), batch_size=batch_size, random_state=random_state
         )
-        if mixture_weights is None:
-            mixture_weights = np.full(self.k, 1.0 / self.k)
-        self._w = check_mixture_weights(mixture_weights, self.k)
+        # the learner's cost is f(w)/n^2
+        scale = None if scale is None else scale / self.n**2
+        self._set_weights(mixture_weights, self.k, scale)
         self._are_replaced = False
 
     def _set_tables(self, probabilities):
@@ -163,89 +222,6 @@ class FixedMixture(Mixed, Sampler):
         _draw_batch(uniforms, self._w, self._alias_tables, self._densities, rows, indices, weights)
         return indices, weights, rows
 
-
-class MixtureSampler(Learning, FixedMixture):
-    """Importance sampling that learns which of the given distributions to sample from (VRM,
-    Algorithm 2).
-
-    The mixture weights follow online Newton steps on the variance of the estimated mean; by Theorem
-    5 they do as well as the best fixed mixture in the long run. In each training step, draw a batch
-    with `sample`, multiply its losses by the weights, so that their mean estimates the mean over
-    all points without bias, and give the losses to `update`, as the example does; without `update`
-    it learns nothing. One update costs O(k^2) and a projection. A torch DataLoader takes it as
-    ``batch_sampler=AdaptiveBatchSampler(sampler)``, see `handful.sampling.AdaptiveBatchSampler`.
-
-    Parameters
-    ----------
-    probabilities : array, shape (k, n), one distribution over the n points a row, each adding up to
-        one; `group_components` makes them from classes or clusters, `distance_components` from
-        distances to centers
-    beta : float, inverse step length; smaller moves faster
-    gamma : float in [0, 1], least share of the uniform component; weights never exceed 1/gamma
-    eps : float, H starts as eps I: larger moves slower at first, so that single draws do not decide
-        early
-    batch_size : int, points a call of `sample`
-    uniform : bool, append the uniform distribution unless the last row is uniform already. Without
-        it every point needs a positive probability in every component, and gamma bounds the last
-        one's share.
-    scale : None (default) measures squared losses in units of their running mean, so that beta,
-        gamma and eps mean the same for every data set; a number divides the paper's f(w) by it, as
-        the authors' code does
-    random_state : int, Generator, RandomState or None
-
-    Notes
-    -----
-    VRM is Borsos, Curi, Levy and Krause, Online Variance Reduction with Mixtures (ICML 2019). It
-    prints no beta, gamma or eps. Ours were chosen on its blobs (section 6.1), where a batch is one
-    draw: with a small eps the first draws that show a loss decide, and the weights can end on a
-    wrong blob. With batches of 100, ``beta=10, eps=1`` works as well. The authors' code takes
-    beta=10, eps=.1 and scale=1e14, draws a batch from one component, and ends its projection after
-    five gradient steps, none of which is in the text.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from handful.sampling import group_components
-    >>> groups, losses = np.array([0] * 90 + [1] * 10), np.array([0.1] * 90 + [5.0] * 10)
-    >>> sampler = MixtureSampler(group_components(groups), random_state=0)
-    >>> for step in range(200):
-    ...     indices, weights = sampler.sample()
-    ...     # An estimate of losses.mean(); to train, take its gradient.
-    ...     estimate = (weights * losses[indices]).mean()
-    ...     sampler.update(losses[indices])
-    >>> int(sampler.mixture_weights.argmax())  # of group 0, group 1 and the uniform distribution
-    1
-    """
-
-    scale: Positive | None
-
-    _state = (*FixedMixture._state, "_learner")
-
-    @explained
-    def __init__(
-        self,
-        probabilities: Table,
-        *,
-        beta: float = 0.5,
-        gamma: float = 0.01,
-        eps: float = 1000.0,
-        batch_size: int = 100,
-        uniform: bool = True,
-        scale: float | None = None,
-        random_state: Seed = None,
-    ) -> None:
-        self.beta = beta
-        self.gamma = gamma
-        self.eps = eps
-        self.scale = scale
-        super().__init__(
-            probabilities, batch_size=batch_size, uniform=uniform, random_state=random_state
-        )
-        # the learner's cost is f(w)/n^2
-        scale = None if scale is None else scale / self.n**2
-        self._learner = NewtonLearner(self.k, beta=beta, gamma=gamma, eps=eps, scale=scale)
-        self._w = self._learner.w
-
     def _drawn_earlier(self, indices, weights):
         rows = np.ones((len(indices), self.k))
         rows[:, : self._densities.shape[1]] = self._densities[indices]
@@ -253,4 +229,33 @@ class MixtureSampler(Learning, FixedMixture):
 
     def _learn(self, drawn, losses):
         _, weights, rows = drawn
-        self._learner.step(rows, weights, losses)
+        if not self._fixed:
+            self._learner.step(rows, weights, losses)
+
+
+def FixedMixture(
+    probabilities: Table, *, mixture_weights: Table = "equal", **options: Any
+) -> MixtureSampler:
+    """The name that `MixtureSampler` with given `mixture_weights` had; it goes with the next
+    release.
+
+    Parameters
+    ----------
+    probabilities : array of shape (k, n)
+        As in `MixtureSampler`.
+    mixture_weights : array of shape (k,), "equal" or None, default="equal"
+        As in `MixtureSampler`; None stands for "equal".
+    **options : dict
+        Further options of `MixtureSampler`.
+
+    Returns
+    -------
+    MixtureSampler
+        A sampler whose weights stay as they are.
+    """
+    said = "FixedMixture is now MixtureSampler with mixture_weights, 'equal' or an array; "
+    said += "the old name goes with the next release."
+    warnings.warn(said, FutureWarning, stacklevel=2)
+    if mixture_weights is None:
+        mixture_weights = "equal"
+    return MixtureSampler(probabilities, mixture_weights=mixture_weights, **options)

@@ -156,16 +156,8 @@ def batch_gradient(rows, weights, losses, memory, scale, g):
 
 
 class Mixed:
-    """Base of samplers that draw from a mixture with the weights `_w`."""
-
-    @property
-    def mixture_weights(self) -> Any:
-        """The mixture weights, shape (k,), the uniform component's last."""
-        return self._w.copy()
-
-
-class Learning(Mixed):
-    """Base of those that learn the weights by a `NewtonLearner`, and its options."""
+    """Base of samplers that draw from a mixture, whose weights are learned by a `NewtonLearner`
+    unless they are given, and its options."""
 
     beta: Annotated[
         float, number(least=1e-15, why="from a longer step there is no way back to the simplex")
@@ -175,18 +167,35 @@ class Learning(Mixed):
     ]
     eps: Positive
 
+    def _set_weights(self, given, k, scale=None):
+        # Of `k` components; `given` is None for weights that are learned.
+        self._learner = NewtonLearner(
+            k, beta=self.beta, gamma=self.gamma, eps=self.eps, scale=scale
+        )
+        self._fixed = given is not None
+        self._w = _checked_weights(given, k) if self._fixed else self._learner.w
 
-def check_mixture_weights(weights, k):
-    """`weights` as a new float array; ValueError unless they are `k` numbers >= 0 that add up to
-    one."""
-    w = np.array(weights, dtype=np.float64)
-    if w.shape != (k,) or not (w >= 0).all() or abs(w.sum() - 1.0) > 1e-6:
-        raise ValueError(f"mixture_weights must be {k} numbers >= 0 that add up to one, got {w}.")
-    return w
+    @property
+    def mixture_weights(self) -> Any:
+        """The mixture weights, shape (k,), the uniform component's last."""
+        return self._w.copy()
+
+
+def _checked_weights(given, k):
+    if isinstance(given, str) and given == "equal":
+        return np.full(k, 1.0 / k)
+    w = np.array(given)
+    is_numbers = w.shape == (k,) and w.dtype.kind in "iuf"
+    if not is_numbers or not (w >= 0).all() or abs(w.sum() - 1.0) > 1e-6:
+        raise ValueError(
+            f"mixture_weights must be {k} numbers >= 0 that add up to one, 'equal', or None to "
+            f"learn them; got {given!r}."
+        )
+    return w.astype(np.float64)
 
 
 class NewtonLearner(Stateful):
-    """Mixture weights learned by online Newton steps; samplers that are `Learning` hold one, and
+    """Mixture weights learned by online Newton steps; samplers that are `Mixed` hold one, and
     check its options.
 
     Parameters

@@ -5,7 +5,7 @@ import numpy as np
 
 from handful.checks import LARGEST, check_integer
 from handful.options import explained
-from handful.sampling.online_newton import Learning, NewtonLearner, check_mixture_weights
+from handful.sampling.online_newton import Mixed
 from handful.sampling.sampler import Sampler, as_vector
 from handful.sampling.tree import build_tree, draw_leaves, leaves_of, set_leaves
 
@@ -16,7 +16,7 @@ OPEN = 64
 GRID = tuple((alpha, eps) for alpha in (0.1, 0.5, 0.9) for eps in (0.01, 0.1, 1.0))
 
 
-class PrioritizedReplay(Learning, Sampler):
+class PrioritizedReplay(Mixed, Sampler):
     """Which transitions of a replay buffer to learn from: a learned mixture of prioritised
     samplers.
 
@@ -28,12 +28,18 @@ class PrioritizedReplay(Learning, Sampler):
 
     Parameters
     ----------
-    capacity : int, slots; when all are filled the oldest are used again
-    components : pairs (alpha, eps), alpha >= 0 and eps > 0; the paper's nine by default
-    beta, gamma, eps : as in `MixtureSampler`
-    mixture_weights : array, shape (len(components) + 1,), or None; given weights stay as they are
-    batch_size : int
-    random_state : int, Generator, RandomState or None
+    capacity : int
+        Slots; when all are filled the oldest are used again.
+    components : sequence of pairs of float, default=GRID
+        Pairs (alpha, eps), alpha >= 0 and eps > 0; the paper's nine by default.
+    beta, gamma, eps : float, default=0.5, 0.01 and 1000.0
+        As in `MixtureSampler`.
+    mixture_weights : array, "equal" or None, default=None
+        As in `MixtureSampler`, of len(components) + 1 components.
+    batch_size : int, default=64
+        Transitions a batch.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
 
     Attributes
     ----------
@@ -86,11 +92,7 @@ class PrioritizedReplay(Learning, Sampler):
         self._open: list = []
         self._alphas, self._epsilons = pairs.T
         self._tree = build_tree(np.zeros((self.capacity, len(pairs))))
-        self._learner = NewtonLearner(len(pairs) + 1, beta=beta, gamma=gamma, eps=eps)
-        self._fixed = mixture_weights is not None
-        self._w = self._learner.w
-        if self._fixed:
-            self._w = check_mixture_weights(mixture_weights, len(pairs) + 1)
+        self._set_weights(mixture_weights, len(pairs) + 1)
 
     @property
     def probabilities(self):

@@ -196,9 +196,12 @@ class UniformSampler(Sampler):
 
     Parameters
     ----------
-    n : int, number of points
-    batch_size : int
-    random_state : int, Generator, RandomState or None
+    n : int
+        Number of points.
+    batch_size : int, default=100
+        Points a batch.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
     """
 
     @explained

@@ -30,8 +30,10 @@ class AdaptiveBatchSampler(Stateful, TorchSampler):
 
     Parameters
     ----------
-    sampler : UniformSampler, MixtureSampler, BanditSampler, ...; its batch size is the loader's
-    n_batches : int, batches an epoch; default: enough to draw n points
+    sampler : Sampler
+        What draws the batches, such as a `MixtureSampler`; its batch size is the loader's.
+    n_batches : int or None, default=None
+        Batches an epoch; default: enough to draw n points.
 
     Attributes
     ----------
@@ -202,7 +204,8 @@ class Weighted(Dataset):
 
     Parameters
     ----------
-    dataset : a map-style data set; its items are delivered as they are
+    dataset : map-style data set of torch
+        The rows to train on; its items are delivered as they are.
 
     Raises
     ------

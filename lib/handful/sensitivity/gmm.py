@@ -81,10 +81,13 @@ class MixtureSensitivity(SizedSelector):
 
     Parameters
     ----------
-    size : number of draws m, with repetition; a row drawn k times comes once, with k times the
-        weight
-    n_components : number of Gaussians k
-    random_state : int, Generator or None
+    size : int, default=100
+        Number of draws m, with repetition; a row drawn k times comes once, with k times the
+        weight.
+    n_components : int, default=5
+        Number of Gaussians k.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
 
     Attributes
     ----------

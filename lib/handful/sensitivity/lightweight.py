@@ -183,9 +183,11 @@ class LightweightCoreset(SizedSelector):
 
     Parameters
     ----------
-    size : number of draws m, with repetition; a row drawn k times comes once, with k times the
-        weight
-    random_state : int, Generator or None
+    size : int, default=1000
+        Number of draws m, with repetition; a row drawn k times comes once, with k times the
+        weight.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
 
     Attributes
     ----------

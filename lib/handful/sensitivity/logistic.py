@@ -59,10 +59,14 @@ class LogisticSensitivity(SizedSelector):
 
     Parameters
     ----------
-    size : number of draws m, with repetition
-    n_clusters : k of the k-means++ clustering behind the bound; the bilevel paper tries 5, 10, 25
-    radius : R, how large the parameters may be; the bilevel paper tries .1, 1, 10, 100
-    random_state : int, Generator or None
+    size : int, default=100
+        Number of draws m, with repetition.
+    n_clusters : int, default=10
+        The k of the k-means++ clustering behind the bound; the bilevel paper tries 5, 10, 25.
+    radius : float, default=1.0
+        R, how large the parameters may be; the bilevel paper tries .1, 1, 10, 100.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
 
     Attributes
     ----------

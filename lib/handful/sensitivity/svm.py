@@ -68,24 +68,32 @@ class SVMCoreset(SizedSelector):
 
     Parameters
     ----------
-    size : int; number of draws m. Multinomial sampling joins repeated draws in one row, so the
-        coreset has at most `size` rows, and `size` may exceed n; systematic sampling gives exactly
-        `size` rows
-    l2 : float > 0 or None; strength of the penalty, per mean loss, as in `LinearSVM`
-    n_clusters : "auto", "log" or int; clusters in each class. "log": the logarithm of n, as in the
-        paper; "auto": what makes the total sensitivity smallest on a sample, up to 64
-    rule : "mixture", "tight" or "paper"; what the draws are proportional to. "tight": the proved
-        bound of `handful.sensitivity.svm_bounds.tight_bound`; "paper": the printed one; "mixture":
-        a fifth by the tight bound, the rest on points whose margin at the rough solution is below
+    size : int, default=100
+        Number of draws m. Multinomial sampling joins repeated draws in one row, so the coreset
+        has at most `size` rows, and `size` may exceed n; systematic sampling gives exactly
+        `size` rows.
+    l2 : float or None, default=None
+        Strength of the penalty, per mean loss, as in `LinearSVM`.
+    n_clusters : int, "auto" or "log", default="auto"
+        Clusters in each class. "log": the logarithm of n, as in the paper; "auto": what makes
+        the total sensitivity smallest on a sample, up to 64.
+    rule : {"mixture", "tight", "paper"}, default="mixture"
+        What the draws are proportional to. "tight": the proved bound of
+        `handful.sensitivity.svm_bounds.tight_bound`; "paper": the printed one; "mixture": a
+        fifth by the tight bound, the rest on points whose margin at the rough solution is below
         1.5, by their norm relative to the covariance of the data (to the variances above 512
-        features), which no linear change of the features alters
-    sampling : "multinomial" (independent draws, Algorithm 1) or "systematic" (equal steps along the
+        features), which no linear change of the features alters.
+    sampling : {"multinomial", "systematic"}, default="multinomial"
+        "multinomial" (independent draws, Algorithm 1) or "systematic" (equal steps along the
         summed probabilities of the rows, sorted by label and margin: much less noise, dependent
-        draws)
-    xi : float in (0, 1); relative duality gap allowed to the rough solution
-    random_state : None, int, RandomState or Generator
-    verbose : bool, whether `fit` shows a progress bar from the start, not only after 30 seconds, of
-        its stages: the rough solution, a clustering of each class, and the scores
+        draws).
+    xi : float, default=0.1
+        In (0, 1); relative duality gap allowed to the rough solution.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
+    verbose : bool, default=False
+        Whether `fit` shows a progress bar from the start, not only after 30 seconds, of its
+        stages: the rough solution, a clustering of each class, and the scores.
 
     Attributes
     ----------

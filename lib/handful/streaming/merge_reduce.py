@@ -20,16 +20,23 @@ class MergeReduce(StreamMemory):
 
     Parameters
     ----------
-    selector : Selector, such as `SVMCoreset`; its own `size` and `random_state` are not used
-    size : int; the most rows of a node, so of the coreset, which with `n_slots` is several nodes
-    leaf_size : int; rows of a leaf. A leaf of at most `size` rows is kept as it is
-    n_slots : None for the binary tree; or the number of nodes that are kept side by side, their
-        union being the coreset, by Algorithm 3 of "Data Summarization via Bilevel Optimization"
+    selector : Selector
+        What chooses the rows of each node, such as `SVMCoreset`. Its own `size` and
+        `random_state` are not used.
+    size : int, default=100
+        The most rows of a node, so of the coreset, which with `n_slots` is several nodes.
+    leaf_size : int, default=1000
+        Rows of a leaf. A leaf of at most `size` rows is kept as it is.
+    n_slots : int or None, default=None
+        None for the binary tree; or the number of nodes that are kept side by side, their union
+        being the coreset, by Algorithm 3 of "Data Summarization via Bilevel Optimization"
         (2024): when a leaf finds no free slot, two neighbouring nodes are merged, which
-        `first_to_merge` chooses
-    random_state : None, int, RandomState or Generator
-    verbose : bool, whether `fit` and `partial_fit` show a progress bar from the start, not only
-        after 30 seconds
+        `first_to_merge` chooses.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
+    verbose : bool, default=False
+        Whether `fit` and `partial_fit` show a progress bar from the start, not only after 30
+        seconds.
 
     Attributes
     ----------

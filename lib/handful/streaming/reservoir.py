@@ -23,8 +23,10 @@ class Reservoir(StreamMemory):
 
     Parameters
     ----------
-    size : int; rows of the memory
-    random_state : None, int, RandomState or Generator
+    size : int, default=100
+        Rows of the memory.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
 
     Attributes
     ----------
@@ -130,8 +132,10 @@ class ClassBalancedReservoir(Reservoir):
 
     Parameters
     ----------
-    size : int; rows of the memory
-    random_state : None, int, RandomState or Generator
+    size : int, default=100
+        Rows of the memory.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
 
     Attributes
     ----------
@@ -198,13 +202,18 @@ class ReservoirCoreset(ClassBalancedReservoir):
 
     Parameters
     ----------
-    selector : Selector, such as ``BilevelCoreset(Logistic())``; its own `size` and
-        `random_state` are not used
-    size : int; rows of the coreset
-    n_held : int or None; rows of the reservoir, None for ten times `size`
-    balanced : bool; whether the reservoir is balanced over the classes of y. False for the targets
-        of a regression
-    random_state : None, int, RandomState or Generator
+    selector : Selector
+        What chooses among the rows held, such as ``BilevelCoreset(Logistic())``. Its own `size`
+        and `random_state` are not used.
+    size : int, default=100
+        Rows of the coreset.
+    n_held : int or None, default=None
+        Rows of the reservoir, None for ten times `size`.
+    balanced : bool, default=True
+        Whether the reservoir is balanced over the classes of y. False for the targets of a
+        regression.
+    random_state : int, Generator, RandomState or None, default=None
+        Seeds all that is drawn; None draws anew each time.
 
     Attributes
     ----------

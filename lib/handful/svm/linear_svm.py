@@ -112,17 +112,20 @@ class LinearSVM(ClassifierMixin, Options):
 
     Parameters
     ----------
-    l2 : float > 0 or None; strength of the penalty, per mean loss. None: 1 / U, U the sum of the
-        weights, which is lambda = 1 in "On Coresets for Support Vector Machines" (2020) and ``C=1``
-        in scikit-learn
-    class_weight : None, a dict of factors by class, or "balanced", which makes all classes weigh
-        alike; they multiply the `sample_weight` in the losses, as they multiply the C of
-        `sklearn.svm.SVC`
-    tol : float > 0; relative duality gap at which to stop
-    max_iter : int; interior-point iterations in each stage; for each, 50 passes of the coordinate
-        descent
-    warm_start : bool; start from the previous `fit`'s solution (the coordinate descent: from its
-        bias)
+    l2 : float or None, default=None
+        Strength of the penalty, per mean loss. None: 1 / U, U the sum of the weights, which is
+        lambda = 1 in "On Coresets for Support Vector Machines" (2020) and ``C=1`` in
+        scikit-learn.
+    class_weight : dict, "balanced" or None, default=None
+        None, a dict of factors by class, or "balanced", which makes all classes weigh alike;
+        they multiply the `sample_weight` in the losses, as they multiply the C of
+        `sklearn.svm.SVC`.
+    tol : float, default=1e-08
+        Relative duality gap at which to stop.
+    max_iter : int, default=200
+        Interior-point iterations in each stage; for each, 50 passes of the coordinate descent.
+    warm_start : bool, default=False
+        Start from the previous `fit`'s solution (the coordinate descent: from its bias).
 
     Attributes
     ----------

@@ -12,7 +12,8 @@ from types import SimpleNamespace
 
 import joblib
 import numpy as np
-from handful.data import MissingDataError, data_folder, load
+from handful.data import load
+from handful.data.files import MissingDataError, data_folder
 from handful.proxies import CNTK, RBF, Nystrom
 from scipy.io import wavfile
 

@@ -13,7 +13,8 @@ from functools import cache
 
 import numpy as np
 from handful.checks import check_integer
-from handful.data import data_folder, load
+from handful.data import load
+from handful.data.files import data_folder
 from handful.proxies import CNTK, RBF, Nystrom
 
 from handful_papers.bico.image_data import BRIGHTEST, CHANNELS, SHAPES, averaged

@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 import torch
 from handful.baselines import Herding, KCenter, KMeansPlusPlus, UniformCoreset
-from handful.bilevel import BilevelCoreset, Forward, Logistic
+from handful.bilevel import BilevelCoreset, Forward
 from handful.continual import ReplayBuffer
+from handful.models import Logistic
 from handful.proxies import CNTK, NTK, RBF, Nystrom
 from torch.nn.utils.rnn import pad_sequence
 
@@ -33,7 +34,7 @@ def bilevel(rule="linear"):
     """
     strategy = Forward(n_start=1, every_class=False)
     problem = Logistic(L2, penalise_intercept=True)
-    options = dict(rule=rule, weighting="binary", strategy=strategy)
+    options = dict(rule=rule, weighting="equal", strategy=strategy)
     return BilevelCoreset(problem, outer_penalty=False, **options)
 
 

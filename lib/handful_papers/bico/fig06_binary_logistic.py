@@ -9,8 +9,10 @@ from itertools import product
 import numpy as np
 import pandas as pd
 from handful.baselines import KMeansPlusPlus, UniformCoreset
-from handful.bilevel import BilevelCoreset, Logistic
-from handful.data import load, split, standardise
+from handful.bilevel import BilevelCoreset
+from handful.data import load
+from handful.data.dataset import split, standardise
+from handful.models import Logistic
 from handful.sensitivity.logistic import LogisticSensitivity
 from sklearn.linear_model import LogisticRegression
 
@@ -27,9 +29,9 @@ SPLIT_TRAINING_PART = ("a9a",)
 # The options of the bilevel methods. Binary selections have the smaller ones as prefixes, so one
 # run serves all sizes.
 _BILEVEL = {
-    "bico": dict(rule="linear", weighting="binary"),
+    "bico": dict(rule="linear", weighting="equal"),
     "bico weighted": dict(rule="linear", weighting="corrective"),
-    "bico quadratic": dict(weighting="binary"),
+    "bico quadratic": dict(weighting="equal"),
     "bico weighted quadratic": dict(weighting="optimised"),
 }
 _BINARY = [method for method, options in _BILEVEL.items() if options["weighting"] == "binary"]

@@ -6,7 +6,10 @@ import time
 import numpy as np
 import torch
 from handful.baselines import KCenter, KMeansPlusPlus, UniformCoreset
-from handful.bilevel import BilevelCoreset, Joint, Network, NeumannSeries, TrainConfig
+from handful.bilevel import BilevelCoreset
+from handful.models import Joint, Network
+from handful.models.inverse import NeumannSeries
+from handful.models.network import TrainConfig
 
 from handful_papers.bico.continual_data import images
 from handful_papers.bico.forgetting import forgetting_events

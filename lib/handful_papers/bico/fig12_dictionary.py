@@ -7,7 +7,8 @@ from functools import cache
 import numpy as np
 import pandas as pd
 from handful.data import load
-from handful.dictionary import L1, L2, MeasurementSelector, wavelet_atoms
+from handful.dictionary import L1, L2, MeasurementSelector
+from handful.dictionary.atoms import wavelet_atoms
 from handful.dictionary.measurement_selector import recovery_error
 
 from handful_papers.bico.image_data import BRIGHTEST, SHAPES

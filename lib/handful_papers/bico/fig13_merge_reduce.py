@@ -95,7 +95,7 @@ def drifting_stream(seed, n_steps, batch_size):
 
 def run(seed, *, n_steps, slots, batch_size, slot_size):
     """`record_run` of a buffer of bilevel coresets for logistic regression on a drifting stream."""
-    selector = BilevelCoreset(Logistic(l2=0.01), weighting="binary", outer_penalty=False)
+    selector = BilevelCoreset(Logistic(l2=0.01), weighting="equal", outer_penalty=False)
     buffer = MergeReduce(
         selector,
         size=slot_size,

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 from handful.checks import ConvergenceError
-from handful.dictionary import Recovery
+from handful.dictionary.recovery import Recovery
 from torch import nn
 from torch.func import jacfwd, vmap
 from torch.nn.functional import binary_cross_entropy_with_logits

@@ -5,7 +5,8 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 from handful.baselines import UniformCoreset
-from handful.bilevel import BilevelCoreset, Forward, GaussianMixture
+from handful.bilevel import BilevelCoreset, Forward
+from handful.models import GaussianMixture
 from handful.sensitivity.gmm import MixtureSensitivity
 from scipy.optimize import linear_sum_assignment
 
@@ -93,7 +94,7 @@ def _bilevel(method, mixture, size, n_start, seed):
         mixture,
         size=size,
         rule=_RULE[method],
-        weighting="binary",
+        weighting="equal",
         strategy=Forward(n_start=n_start),
         outer_penalty=False,
         random_state=seed,

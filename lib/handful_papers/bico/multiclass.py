@@ -6,8 +6,10 @@ from functools import cache, partial
 
 import numpy as np
 from handful.baselines import KMeansPlusPlus, UniformCoreset
-from handful.bilevel import BilevelCoreset, Elimination, Logistic, Regularised
+from handful.bilevel import BilevelCoreset, Regularised
+from handful.bilevel.exchange import Elimination
 from handful.bilevel.weights import final_weights
+from handful.models import Logistic
 from handful.models.base import OuterRows, outer_rows
 from handful.models.glm import GLM
 from tqdm import tqdm
@@ -240,7 +242,7 @@ class Variants:
     def _fit(self, **options):
         options |= dict(
             rule="linear",
-            weighting="binary",
+            weighting="equal",
             outer=self.outer,
             random_state=self.seed,
         )
@@ -297,7 +299,7 @@ class Variants:
         strategy = Elimination(max(1, len(self.data) // 225))
 
         def drop(m):
-            options = dict(rule="linear", weighting="binary", labels=self.data.y)
+            options = dict(rule="linear", weighting="equal", labels=self.data.y)
             with tqdm(disable=True) as bar:
                 strategy.run(model, m, **options, bar=bar)
             return np.array(model.indices)

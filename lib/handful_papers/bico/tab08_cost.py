@@ -5,9 +5,12 @@ import time
 
 import numpy as np
 import pandas as pd
-from handful.bilevel import BilevelCoreset, Logistic, Network, NeumannSeries, TrainConfig
+from handful.bilevel import BilevelCoreset
 from handful.data import load
+from handful.models import Logistic, Network
 from handful.models.base import OuterRows
+from handful.models.inverse import NeumannSeries
+from handful.models.network import TrainConfig
 from handful.proxies import CNTK, Nystrom
 
 from handful_papers.bico.cntk_features import images, small_kernel
@@ -81,7 +84,7 @@ def measure(
             size=size,
             random_state=random_state,
             rule="linear",
-            weighting="binary",
+            weighting="equal",
             outer_penalty=False,
         )
 

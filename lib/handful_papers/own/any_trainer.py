@@ -13,10 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from handful.baselines import KCenter, KMeansPlusPlus, StratifiedCoreset, UniformCoreset
-from handful.bilevel import AnyEstimatorCoreset, BilevelCoreset, Joint, Logistic, ProxyCoreset
+from handful.bilevel import AnyEstimatorCoreset, BilevelCoreset, ProxyCoreset
 from handful.bilevel.candidate_scoring import class_weights, held_out_loss
 from handful.checks import MAX_SEED
-from handful.data import load, standardise
+from handful.data import load
+from handful.data.dataset import standardise
+from handful.models import Joint, Logistic
 from handful.proxies import NTK, RBF, Nystrom, TreeLeaves
 from handful.trainers import kind_of, weighted_fit
 from sklearn.base import clone
@@ -416,12 +418,12 @@ def proxies(n):
     features = {"RBF": Nystrom(RBF(), n_landmarks=128), "NTK": Nystrom(NTK(), n_landmarks=128)}
     features |= {"random trees": TreeLeaves(), "fitted trees": fitted}
     found = {
-        "linear": (BilevelCoreset(linear, weighting="binary", **paper), None),
+        "linear": (BilevelCoreset(linear, weighting="equal", **paper), None),
         "linear, weights": (BilevelCoreset(linear, weighting="optimised", **paper), None),
-        "linear, robust": (BilevelCoreset(robust, weighting="binary", **paper), None),
+        "linear, robust": (BilevelCoreset(robust, weighting="equal", **paper), None),
     }
     for name, proxy in features.items():
-        found[name] = BilevelCoreset(soft, weighting="binary", **paper), proxy
+        found[name] = BilevelCoreset(soft, weighting="equal", **paper), proxy
         if name != "NTK":
             found[f"{name}, weights"] = BilevelCoreset(soft, weighting="optimised", **paper), proxy
     return found

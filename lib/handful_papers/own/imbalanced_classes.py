@@ -6,8 +6,9 @@ import time
 import numpy as np
 import torch
 from handful.checks import ConvergenceError
-from handful.data import load, standardise
-from handful.sampling import FixedMixture, MixtureSampler, UniformSampler, group_components
+from handful.data import load
+from handful.data.dataset import standardise
+from handful.sampling import MixtureSampler, UniformSampler, group_components
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import train_test_split
 from torch import nn
@@ -41,8 +42,8 @@ def make_sampler(method, y, *, batch_size, seed):
         return UniformSampler(len(y), **options)
     if method == "by class":
         return ByClass(y, batch_size=batch_size, seed=seed)
-    kind = FixedMixture if method == "fixed mixture" else MixtureSampler
-    return kind(group_components(y), **options)
+    given = "equal" if method == "fixed mixture" else None
+    return MixtureSampler(group_components(y), mixture_weights=given, **options)
 
 
 def prepare(dataset, seed, *, n, n_test):

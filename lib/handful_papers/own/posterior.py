@@ -8,10 +8,10 @@ import warnings
 import numpy as np
 from handful import Logistic, MatchedCoreset
 from handful.data import load
-from handful.matching import Poisson
 from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.likelihoods import likelihood
 from handful.matching.pilot import find_pilot
+from handful.models import Poisson
 from handful.models.links import Link
 from scipy.special import expit, gammaln, log_expit, logsumexp
 from scipy.stats import gaussian_kde

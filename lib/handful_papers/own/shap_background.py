@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from handful.baselines import BalancedCoreset
-from handful.data import load, standardise
+from handful.data import load
+from handful.data.dataset import standardise
 from handful.matching import recombine
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans

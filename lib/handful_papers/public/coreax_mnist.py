@@ -8,7 +8,8 @@ from functools import lru_cache
 import numpy as np
 from handful import BilevelCoreset, Logistic, StratifiedCoreset, UniformCoreset
 from handful.clustering import Medoids
-from handful.data import load, split, standardise
+from handful.data import load
+from handful.data.dataset import split, standardise
 from handful.proxies import RBF, Nystrom
 
 from handful_papers.published import published
@@ -116,7 +117,7 @@ def _chosen_by_bico(m, P, y, n_pool, seed):
     selector = BilevelCoreset(
         Logistic(l2=1e-3),
         size=m,
-        weighting="binary",
+        weighting="equal",
         outer_penalty=False,
         random_state=seed,
     )

@@ -5,7 +5,8 @@ import time
 
 import numpy as np
 from handful import Logistic, influence
-from handful.data import load, split
+from handful.data import load
+from handful.data.dataset import split
 from scipy.special import softmax
 from scipy.stats import rankdata
 

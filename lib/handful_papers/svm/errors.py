@@ -13,11 +13,13 @@ from functools import cache
 import numpy as np
 from handful.checks import Accepts
 from handful.coreset import Selector
-from handful.data import load, standardise
+from handful.data import load
+from handful.data.dataset import standardise
 from handful.sensitivity.svm import SVMCoreset
 from handful.sensitivity.weighted_draws import multinomial_draw
 from handful.streaming import MergeReduce
-from handful.svm import LinearSVM, svm_objective
+from handful.svm import LinearSVM
+from handful.svm.linear_svm import svm_objective
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC, LinearSVC
@@ -82,7 +84,7 @@ class SVMProblem:
     name : str; key of `LABELS`
     X : array, standardised; or CSR with unit standard deviations (not centred: the bias is free)
     y : float array of -1 and +1
-    dataset : handful.data.Dataset, for `Experiment.use`
+    dataset : handful.data.dataset.Dataset, for `Experiment.use`
     objective : float; the optimum on all points, lambda = 1, certified to 1e-8
     """
 

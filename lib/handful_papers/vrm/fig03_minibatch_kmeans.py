@@ -8,7 +8,6 @@ from handful.clustering.minibatch import kmeans_step
 from handful.data import load
 from handful.sampling import (
     BanditSampler,
-    FixedMixture,
     MixtureSampler,
     UniformSampler,
     distance_components,
@@ -86,8 +85,10 @@ def make_sampler(
             **options,
         )
     p = distance_components(X, n_components - 1, random_state=rng)
-    kind = MixtureSampler if method == "vrm" else FixedMixture
-    return kind(p, batch_size=batch_size, random_state=rng, **options)
+    given = None if method == "vrm" else "equal"
+    return MixtureSampler(
+        p, mixture_weights=given, batch_size=batch_size, random_state=rng, **options
+    )
 
 
 def run(

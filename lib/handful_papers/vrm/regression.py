@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 import pandas as pd
-from handful.sampling import KDPP, FixedMixture, MixtureSampler, UniformSampler, group_components
+from handful.sampling import KDPP, MixtureSampler, UniformSampler, group_components
 
 from handful_papers.vrm.sets import SetMixture, UniformSubsets
 from handful_papers.vrm.sgd import linear_sgd
@@ -67,8 +67,8 @@ def blobs_run(
     if method == "uniform":
         sampler = UniformSampler(len(X), **options)
     else:
-        kind = FixedMixture if method == "equal mixture" else MixtureSampler
-        sampler = kind(group_components(blob), **options)
+        given = "equal" if method == "equal mixture" else None
+        sampler = MixtureSampler(group_components(blob), mixture_weights=given, **options)
     _, path = linear_sgd(
         X,
         y,
