@@ -376,11 +376,13 @@ class Threads(LogisticRegression):
 
 
 def test_few_rows_are_trained_on_with_one_thread_and_many_with_all(monkeypatch):
-    monkeypatch.setattr(sys.modules["handful.compare"], "FEW", 100)
+    monkeypatch.setattr("handful.linalg.FEW_ROWS", 100)
     Threads.noted.clear()
     with threadpool_limits(2, "openmp"):
         compare(UniformCoreset(), Threads(), scale(X), y, sizes=[30, 150], seeds=1, verbose=False)
-    assert {n for n, _ in Threads.noted} >= {30, 150, 426}
+        for size in (40, 160):
+            CoresetEstimator(UniformCoreset(size), Threads()).fit(scale(X), y)
+    assert {n for n, _ in Threads.noted} >= {30, 40, 150, 160, 426}
     assert all(threads == (1 if n <= 100 else 2) for n, threads in Threads.noted)
 
 

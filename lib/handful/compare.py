@@ -3,7 +3,6 @@ estimator."""
 
 import time
 import warnings
-from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from numbers import Integral
@@ -17,7 +16,7 @@ from sklearn.utils.validation import check_consistent_length
 from handful.baselines import StratifiedCoreset, UniformCoreset
 from handful.checks import MAX_SEED, check_integer, check_labels, training_named, words_named
 from handful.comparison_table import ALL_ROWS, BEST_DRAW, MORE_ROWS, STRATIFIED, UNIFORM, Comparison
-from handful.linalg import one_openmp_thread
+from handful.linalg import threads_for
 from handful.options import explaining
 from handful.parts import check_selector, chosen_rows
 from handful.progress import Bar
@@ -37,8 +36,6 @@ from handful.types import Table
 # Where no sizes are given, they are these shares of the training rows.
 SHARES = (0.01, 0.02, 0.05, 0.1)
 MOST_DRAWS = 1000
-# Up to so many rows an estimator trains with one thread of OpenMP.
-FEW = 5_000
 # Of arguments that one may look for: what takes their place.
 ELSEWHERE = {
     "X_test": "test=(X_test, y_test) are the held-out rows",
@@ -430,7 +427,7 @@ class _Fit:
                 fitted = _seeded(selector, seed, size=size).fit(*train)
                 *train, weights = chosen_rows(fitted, *train)
                 outcome |= dict(choose_seconds=time.perf_counter() - start, n_rows=len(weights))
-            with _threads_for(len(train[1])):
+            with threads_for(len(train[1])):
                 start = time.perf_counter()
                 model = self._trained(seed, train, weights)
                 outcome["train_seconds"] = time.perf_counter() - start
@@ -442,7 +439,7 @@ class _Fit:
         return outcome
 
     def best_draw(self, budget, size, seed, train, held_out):
-        with _threads_for(size):
+        with threads_for(size):
             rows, weights, found = self._best_draw(budget, size, seed, train)
         outcome = self.measure(
             None, size, seed, [take_rows(one, rows) for one in train], held_out, weights
@@ -495,11 +492,6 @@ class _Fit:
         with training_named(self.estimator, train[0], "compare(selectors, {}, X, y)"):
             self.trainer.train(model.fit, *train, weights)
         return model
-
-
-def _threads_for(n):
-    # Where rows are few, several threads of boosting and its like wait more than they work.
-    return one_openmp_thread() if n <= FEW else nullcontext()
 
 
 def _seeded(part, seed, **more):
