@@ -4,6 +4,7 @@ import re
 import sys
 import warnings
 from types import SimpleNamespace
+from typing import ClassVar
 
 import matplotlib
 import numpy as np
@@ -28,7 +29,8 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler, scale
+from threadpoolctl import threadpool_info, threadpool_limits
 
 matplotlib.use("Agg")
 X, y = load_breast_cancer(return_X_y=True)
@@ -358,6 +360,30 @@ def test_the_controls_get_the_seconds_of_the_selector(monkeypatch):
     )
     assert f"{-frame.loc['Slow', 'score']:.3g}" in shown
     assert "nan" not in shown.lower()
+
+
+class Threads(LogisticRegression):
+    """Notes the rows of each fit, and the threads that it may take."""
+
+    noted: ClassVar[list] = []
+
+    def fit(self, X, y, sample_weight=None):
+        [threads] = {
+            pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "openmp"
+        }
+        Threads.noted.append((len(X), threads))
+        return super().fit(X, y, sample_weight)
+
+
+def test_few_rows_are_trained_on_with_one_thread_and_many_with_all(monkeypatch):
+    monkeypatch.setattr("handful.linalg.FEW_ROWS", 100)
+    Threads.noted.clear()
+    with threadpool_limits(2, "openmp"):
+        compare(UniformCoreset(), Threads(), scale(X), y, sizes=[30, 150], seeds=1, verbose=False)
+        for size in (40, 160):
+            CoresetEstimator(UniformCoreset(size), Threads()).fit(scale(X), y)
+    assert {n for n, _ in Threads.noted} >= {30, 40, 150, 160, 426}
+    assert all(threads == (1 if n <= 100 else 2) for n, threads in Threads.noted)
 
 
 def test_choosing_pays_from_the_fit_on_that_its_seconds_are_saved():

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_consistent_length
 from handful.baselines import StratifiedCoreset, UniformCoreset
 from handful.checks import MAX_SEED, check_integer, check_labels, training_named, words_named
 from handful.comparison_table import ALL_ROWS, BEST_DRAW, MORE_ROWS, STRATIFIED, UNIFORM, Comparison
+from handful.linalg import threads_for
 from handful.options import explaining
 from handful.parts import check_selector, chosen_rows
 from handful.progress import Bar
@@ -128,6 +129,9 @@ def compare(
     comparison, and so does Ctrl-C. The fits that had finished stay on the exception as a
     `Comparison`, its attribute `comparison`: ``except KeyboardInterrupt as stopped: found =
     stopped.comparison``, or ``sys.last_value.comparison`` at a prompt.
+
+    On at most 5,000 rows the estimator trains with one thread of OpenMP, as boosting does: several
+    wait more than they work there, and on a busy machine much more.
 
     Warnings of the fits are shown at the end, once for each place in the code that warns, with the
     number of fits that gave them.
@@ -423,17 +427,27 @@ class _Fit:
                 fitted = _seeded(selector, seed, size=size).fit(*train)
                 *train, weights = chosen_rows(fitted, *train)
                 outcome |= dict(choose_seconds=time.perf_counter() - start, n_rows=len(weights))
-            start = time.perf_counter()
-            model = self._trained(seed, train, weights)
-            outcome["train_seconds"] = time.perf_counter() - start
-            with words_named(held_out[0], "the held-out rows"):
-                outcome["score"] = float(self.score(model, *held_out))
+            with threads_for(len(train[1])):
+                start = time.perf_counter()
+                model = self._trained(seed, train, weights)
+                outcome["train_seconds"] = time.perf_counter() - start
+                with words_named(held_out[0], "the held-out rows"):
+                    outcome["score"] = float(self.score(model, *held_out))
         except ValueError as error:
             # There may be one class only among the rows, for example.
             outcome["error"] = str(error)
         return outcome
 
     def best_draw(self, budget, size, seed, train, held_out):
+        with threads_for(size):
+            rows, weights, found = self._best_draw(budget, size, seed, train)
+        outcome = self.measure(
+            None, size, seed, [take_rows(one, rows) for one in train], held_out, weights
+        )
+        return outcome | found
+
+    def _best_draw(self, budget, size, seed, train):
+        # Rows, their weights, and what it took.
         start = time.perf_counter()
         rng = np.random.default_rng(seed)
         n = len(train[1])
@@ -459,10 +473,7 @@ class _Fit:
                 best = found
                 rows = drawn
         seconds = time.perf_counter() - start
-        outcome = self.measure(
-            None, size, seed, [take_rows(one, rows) for one in train], held_out, weights
-        )
-        return outcome | dict(choose_seconds=seconds, n_draws=n_draws)
+        return rows, weights, dict(choose_seconds=seconds, n_draws=n_draws)
 
     def more_rows(self, budget, ends, size, seed, train, held_out):
         n = len(train[1])

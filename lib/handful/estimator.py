@@ -26,6 +26,7 @@ from handful.checks import (
     validate_data,
 )
 from handful.forms import kind_of_labels
+from handful.linalg import threads_for
 from handful.options import Options, all_or_nothing
 from handful.parts import check_part, check_selector, choose, chosen_rows
 from handful.rows import check_in_memory, is_blocks
@@ -167,7 +168,7 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
             validate_data(self, X, skip_check_array=True)
         X_small, y_small, weights = chosen_rows(self.selector_, X, y)
         options = _chosen(routed["estimator"]["fit"], X, self.selector_.indices_)
-        with training_named(estimator, X_small, EXAMPLE):
+        with threads_for(len(weights)), training_named(estimator, X_small, EXAMPLE):
             self.estimator_ = weighted_fit(estimator).train(
                 estimator.fit, X_small, y_small, weights, **options
             )

@@ -1,7 +1,7 @@
 """Small numerics that several algorithms share: threads, distances, centring, spans of rows, alias
 tables."""
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from threading import Lock
 
@@ -22,6 +22,8 @@ ENTRIES = 1 << 17
 BLOCK_ENTRIES = 1 << 18
 # numbers in the differences of pairs that are measured again at a time
 AGAIN_ENTRIES = 1 << 20
+# up to so many rows an estimator trains with one thread of OpenMP
+FEW_ROWS = 5_000
 
 
 _BLAS_LOCK = Lock()
@@ -55,6 +57,12 @@ def one_openmp_thread():
     that asks."""
     with threadpool_limits(1, user_api="openmp"):
         yield
+
+
+def threads_for(n):
+    """Context of training an estimator on n rows: `one_openmp_thread` where they are at most
+    `FEW_ROWS`."""
+    return one_openmp_thread() if n <= FEW_ROWS else nullcontext()
 
 
 def n_threads():
