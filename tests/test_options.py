@@ -14,6 +14,7 @@ import handful
 import numpy as np
 import pytest
 from handful import (
+    VCGMM,
     BilevelCoreset,
     CoresetEstimator,
     KCenter,
@@ -153,6 +154,8 @@ def test_a_class_that_writes_its_init_keeps_it():
             r"ActiveLoop: .*; did you mean n_pool\? The",
         ),
         (lambda: KMeansPlusPlus(siz=3), r"KMeansPlusPlus: got .*'siz'; did you mean size\? The"),
+        (lambda: VCGMM(k=3), r"'k'; did you mean n_clusters\? The options of VCGMM"),
+        (lambda: VCGMM(size=3), r"'size'; did you mean n_clusters\? The options of VCGMM"),
         (lambda: KMeansPlusPlus(seed=3), r"'seed'; did you mean random_state\? The options"),
         (
             lambda: BilevelCoreset(l2=3),
