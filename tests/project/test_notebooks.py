@@ -42,6 +42,8 @@ FIRST_SEEDS = {
     "bico/tab05_streaming": 1,
     "bico/tab07_few_labels": 1,
     "bico/tab09_memory_sizes": 1,
+    "bico/tab10_proxies": 1,
+    "own/beyond_memory": 1,
     "vrm/fig02_blobs": 3,
 }
 
