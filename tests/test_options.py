@@ -14,6 +14,7 @@ import handful
 import numpy as np
 import pytest
 from handful import (
+    VCGMM,
     BilevelCoreset,
     CoresetEstimator,
     KCenter,
@@ -22,7 +23,7 @@ from handful import (
     Logistic,
     MatchedCoreset,
 )
-from handful.active import ActiveLoop
+from handful.active import ActiveLoop, Badge
 from handful.baselines import KMeansPlusPlus
 from handful.blocks import Blocks
 from handful.coreset import Selector
@@ -153,6 +154,12 @@ def test_a_class_that_writes_its_init_keeps_it():
             r"ActiveLoop: .*; did you mean n_pool\? The",
         ),
         (lambda: KMeansPlusPlus(siz=3), r"KMeansPlusPlus: got .*'siz'; did you mean size\? The"),
+        (
+            lambda: Badge(batch_size=3),
+            r"'batch_size'; the number of points is n of query\(n, \.\.\.\)",
+        ),
+        (lambda: VCGMM(k=3), r"'k'; did you mean n_clusters\? The options of VCGMM"),
+        (lambda: VCGMM(size=3), r"'size'; did you mean n_clusters\? The options of VCGMM"),
         (lambda: KMeansPlusPlus(seed=3), r"'seed'; did you mean random_state\? The options"),
         (
             lambda: BilevelCoreset(l2=3),

@@ -109,8 +109,9 @@ SYNONYMS = {
     "seed": ("random_state", "rng", "seeds"),
     "random_state": ("rng", "seeds"),
     "n_seeds": ("seeds",),
-    "k": ("size", "sizes"),
-    "m": ("size", "sizes"),
+    "size": ("n_clusters",),
+    "k": ("size", "sizes", "n_clusters"),
+    "m": ("size", "sizes", "n_clusters"),
     "budget": ("size", "sizes"),
     "n_clusters": ("size", "sizes"),
     "n_points": ("size", "sizes"),
@@ -247,11 +248,12 @@ def check_option(name, value, hint, of):
     if value is None and NoneType in kinds:
         return
     now = current_word(value)
-    if any(type(now) is type(word) and now == word for word in words):
-        if now != value:
-            said = f"{name}={value!r} of {type(of).__name__} is now {name}={now!r}; "
-            said += "the old word goes with the next release."
-            warnings.warn(said, FutureWarning, stacklevel=2)
+    is_word = any(type(now) is type(word) and now == word for word in words)
+    if is_word and now != value:
+        said = f"{name}={value!r} of {type(of).__name__} is now {name}={now!r}; "
+        said += "the old word goes with the next release."
+        warnings.warn(said, FutureWarning, stacklevel=2)
+    if is_word:
         return
     others = [kind for kind in kinds if get_origin(kind) is not Literal and kind is not NoneType]
     if words and not others:

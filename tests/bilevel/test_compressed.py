@@ -140,7 +140,7 @@ def test_many_rows_in_memory_are_compressed_first_at_equal_loss(name, monkeypatc
         losses = [loss(problem, X, y, local.indices_, local.weights_)]
         stood_in = []
         with monkeypatch.context() as patch:
-            patch.setattr("handful.bilevel.compressed.FROM_ROWS", 5000)
+            patch.setattr("handful.bilevel.bilevel_coreset.FROM_ROWS", 5000)
             patch.setattr(MatchedCoreset, "stand_in", noted(MatchedCoreset.stand_in, stood_in))
             few.fit(X[:half], y[:half], given)
         assert len(stood_in[0]) < half / 3
@@ -156,14 +156,14 @@ def test_many_rows_in_memory_are_compressed_first_at_equal_loss(name, monkeypatc
     "options",
     [
         dict(outer_penalty=False),
-        dict(weighting="binary"),
+        dict(weighting="equal"),
         dict(strategy="exchange"),
         dict(size=40),
     ],
     ids=str,
 )
 def test_what_asks_for_all_rows_or_few_points_looks_at_all_rows_in_memory(options, monkeypatch):
-    monkeypatch.setattr("handful.bilevel.compressed.FROM_ROWS", 500)
+    monkeypatch.setattr("handful.bilevel.bilevel_coreset.FROM_ROWS", 500)
     monkeypatch.setattr(MatchedCoreset, "stand_in", None)
     problem, X, y = table("binary", n=600)
     few = BilevelCoreset(problem, **dict(size=60, random_state=0) | options).fit(X, y)
@@ -171,13 +171,13 @@ def test_what_asks_for_all_rows_or_few_points_looks_at_all_rows_in_memory(option
 
 
 def test_labels_may_be_words_and_what_cannot_be_matched_is_chosen_from_all(monkeypatch):
-    monkeypatch.setattr("handful.bilevel.compressed.FROM_ROWS", 500)
+    monkeypatch.setattr("handful.bilevel.bilevel_coreset.FROM_ROWS", 500)
     problem, X, y = table("binary", n=3000)
     few = BilevelCoreset(problem, size=50, random_state=0)
     numbers = few.fit(X, y).indices_.tolist()
     assert few.fit(X, np.array(["no", "yes"])[y]).indices_.tolist() == numbers
     found = []
     for from_rows in (500, 100_000):
-        monkeypatch.setattr("handful.bilevel.compressed.FROM_ROWS", from_rows)
+        monkeypatch.setattr("handful.bilevel.bilevel_coreset.FROM_ROWS", from_rows)
         found.append(few.fit(sparse.csr_matrix(X), y).indices_.tolist())
     assert found[0] == found[1]

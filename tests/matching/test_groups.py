@@ -329,3 +329,41 @@ def test_a_factor_of_a_sparse_curvature_is_its_root():
     larger, of_itself = factored(sparse.csc_array(H))
     assert larger.is_definite
     assert not of_itself
+
+
+def test_a_prior_may_bind_groups_to_one_another():
+    """Levels of 100 days, a random walk: the curvature there is known by hand."""
+    rng = np.random.default_rng(0)
+    days, n = 100, 6000
+    day = rng.integers(0, days, n)
+    D = np.column_stack([rng.standard_normal((n, 2)), day])
+    level = np.cumsum(0.2 * rng.standard_normal(days))
+    y = rng.poisson(np.exp(D[:, :2] @ [0.4, -0.2] + level[day])).astype(float)
+
+    def counts(theta, D, y):
+        eta = theta[:, :2] @ D[:, :2].T + theta[:, 2:][:, D[:, 2].astype(int)]
+        return y * eta - np.exp(eta)
+
+    def walk(theta):
+        first = (theta[:, :3] ** 2).sum(1)
+        return -0.5 * first - 12.5 * (np.diff(theta[:, 2:], axis=1) ** 2).sum(1)
+
+    p = days + 2
+    found = MatchedCoreset(
+        counts, at="posterior", start=np.zeros(p), prior=walk, random_state=0
+    ).fit(D, y)
+    few = found.indices_
+    assert len(few) < n / 5
+    mode = found.modes_[0]
+    Z = np.zeros((n, p))
+    Z[:, :2] = D[:, :2]
+    Z[np.arange(n), 2 + day] = 1
+    steps = np.diff(np.eye(p)[2:], axis=0)
+    prior_curvature = np.diag((np.arange(p) < 3).astype(float)) + 25 * steps.T @ steps
+    rate = np.exp(Z @ mode)
+    slope = Z.T @ (y - rate) - prior_curvature @ mode
+    assert np.abs(slope).max() < 1e-2
+    covariance = np.linalg.inv((Z * rate[:, None]).T @ Z + prior_curvature)
+    theta = rng.multivariate_normal(mode, covariance, 100)
+    missed_by = counts(theta, D, y).sum(1) - counts(theta, D[few], y[few]) @ found.weights_
+    assert np.var(missed_by) < 1e-4

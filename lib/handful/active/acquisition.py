@@ -49,6 +49,9 @@ class Acquisition(Options):
 
     # keys of WHAT
     _needs: ClassVar[tuple[str, ...]] = ()
+    _elsewhere = dict.fromkeys(
+        ("batch_size", "n", "n_points", "size"), "the number of points is n of query(n, ...)"
+    )
 
     def query(
         self,

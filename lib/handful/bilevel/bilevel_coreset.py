@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.base import clone
 
-from handful.bilevel.compressed import CompressLinear, pays_in_memory
+from handful.bilevel.compressed import CompressLinear
 from handful.bilevel.exchange import Elimination, Exchange
 from handful.bilevel.regularised import Regularised
 from handful.bilevel.strategy import Forward, Strategy
@@ -28,6 +28,11 @@ STRATEGIES = {
     "elimination": Elimination,
     "regularised": Regularised,
 }
+
+# In memory so many rows, and so many to choose, are compressed first: a choice reads all rows for
+# each point, compressing them costs as much as some thirty points.
+FROM_ROWS = 100_000
+FROM_SIZE = 50
 
 
 class BilevelCoreset(Selector):
@@ -169,10 +174,11 @@ class BilevelCoreset(Selector):
     def _select(self, X, y, sample_weight, rng, validation=None):
         problem, strategy, rule, weighting, ihvp = self._checked_options()
         validation = self._checked_validation(validation)
-        weighs = weighting != "binary" and isinstance(strategy, Forward)
+        weighs = weighting != "equal" and isinstance(strategy, Forward)
         # The paper's outer loss is that of all rows, to the letter.
         may_compress = isinstance(problem, LinearProblem) and weighs and self.outer_penalty
-        if may_compress and validation is None and pays_in_memory(len(sample_weight), self.size):
+        pays = len(sample_weight) >= FROM_ROWS and self.size >= FROM_SIZE
+        if may_compress and validation is None and pays:
             found = self._plan.in_memory(self, X, y, sample_weight, rng)
             if found is not None:
                 return found

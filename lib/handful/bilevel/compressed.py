@@ -20,10 +20,6 @@ N_CANDIDATES = 4000
 PER_ROW = 10
 # With equal weights there is less to make up with, and more rows are looked at.
 N_EQUAL = 20_000
-# In memory so many rows, and so many to choose, are compressed first: a choice reads all rows for
-# each point, compressing them costs as much as some thirty points.
-FROM_ROWS = 100_000
-FROM_SIZE = 50
 
 
 @dataclass(frozen=True)
@@ -73,11 +69,6 @@ class CompressLinear(Compress):
         # Whoever gave the rows has heard of their scales.
         chooser._of_a_part = True
         return _from_both(selector, chooser, candidates, few, np.ones(len(few), dtype=bool))
-
-
-def pays_in_memory(n, size):
-    """Whether compressing `n` rows takes less time than a choice of `size` of them."""
-    return n >= FROM_ROWS and size >= FROM_SIZE
 
 
 def _from_both(selector, chooser, candidates, few, wanted):

@@ -212,38 +212,28 @@ class VCGMM(MixtureEstimator):
         if self.coreset_size is None and (in_blocks or sparse.issparse(X)):
             raise ValueError(
                 "coreset_size must be an integer for sparse rows, dask data and files, of which "
-                "VCGMM fits a coreset, "
-                "got None: try 2**16."
+                "VCGMM fits a coreset, got None: try 2**16."
             )
-        if self.n_clusters > n_rows and past is None:
-            raise ValueError(
-                f"n_clusters must be at most the number of rows, got {self.n_clusters} for "
-                f"{n_rows}."
-            )
-        if self.coreset_size is not None and past is None:
-            check_integer(
-                "coreset_size",
-                self.coreset_size,
-                least=self.n_clusters,
-                why="a row for each cluster",
-            )
+        if past is None:
+            self._check_counts(n_rows)
         rng = as_generator(self.random_state)
-        n_distances = 0
         present = slice(None) if weights is None else np.flatnonzero(weights)
-        if self.coreset_size is None:
-            chosen = present
-            rows = X[chosen]
-            u = np.ones(len(X)) if weights is None else weights[chosen]
-        elif in_blocks:
+        if in_blocks:
             drawn = lightweight_blocks(blocks, self.coreset_size, rng=rng)
+            fitted = None
             rows = self._validate(drawn.X, reset=not go_on)
             u = drawn.weight
-            n_distances = blocks.n
+        elif self.coreset_size is None:
+            fitted = present
+            rows = X[fitted]
+            u = np.ones(len(X)) if weights is None else weights[fitted]
         else:
-            chosen, u = lightweight_coreset(X, self.coreset_size, rng=rng, sample_weight=weights)
-            rows = X[chosen]
-            n_distances = X.shape[0]
-        rows = rows.toarray() if sparse.issparse(rows) else rows
+            fitted, u = lightweight_coreset(X, self.coreset_size, rng=rng, sample_weight=weights)
+            rows = X[fitted]
+        n_drawing = 0
+        if self.coreset_size is not None:
+            n_drawing = blocks.n if in_blocks else X.shape[0]
+        rows = dense(rows)
         # Fit in coordinates about the median, where distances keep their digits.
         self._shift = np.median(rows[:: -(-len(rows) // N_SHIFT)], axis=0).astype(np.float64)
         if past is not None:
@@ -251,13 +241,27 @@ class VCGMM(MixtureEstimator):
         # in place of the coreset's rows, which would lie in memory beside these
         rows = padded(rows, self._shift)
         mixture, trace, n_fitting = self._optimise(rows, u, rng, go_on, past)
-        self.n_distances_ = n_distances + n_fitting
+        self.n_distances_ = n_drawing + n_fitting
         earlier = None if past is None else self._in_clusters
         self._keep(mixture, trace)
         self._label(X, weights, in_blocks)
-        fitted = None if in_blocks else chosen
         self._count_empty(*self._rows_in_use(X, present, fitted, rows, trace.nearest_rows), earlier)
         return self
+
+    def _check_counts(self, n_rows):
+        # Of the first call: later ones go on with the clusters that there are.
+        if self.n_clusters > n_rows:
+            raise ValueError(
+                f"n_clusters must be at most the number of rows, got {self.n_clusters} for "
+                f"{n_rows}."
+            )
+        if self.coreset_size is not None:
+            check_integer(
+                "coreset_size",
+                self.coreset_size,
+                least=self.n_clusters,
+                why="a row for each cluster",
+            )
 
     def _rows_in_use(self, X, present, fitted, rows, nearest_rows):
         # The clusters in use and a row of X that is assigned to each. `present` and `fitted` are

@@ -34,7 +34,7 @@ _BILEVEL = {
     "bico quadratic": dict(weighting="equal"),
     "bico weighted quadratic": dict(weighting="optimised"),
 }
-_BINARY = [method for method, options in _BILEVEL.items() if options["weighting"] == "binary"]
+_BINARY = [method for method, options in _BILEVEL.items() if options["weighting"] == "equal"]
 METHODS_SHOWN = ("uniform", "kmeans++", "sensitivity", *_BILEVEL)
 
 
