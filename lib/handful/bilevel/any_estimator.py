@@ -96,7 +96,8 @@ class AnyEstimatorCoreset(Selector):
         Number of points m.
     selector : BilevelCoreset or None, default=None
         `BilevelCoreset` with options of its own, such as ``BilevelCoreset(rule="linear")``; its
-        problem, size, weighting and random_state are set here.
+        problem, size, weighting and random_state are set here. By default the paper's outer loss,
+        ``BilevelCoreset(outer_penalty=False)``: the penalty of a proxy is not the estimator's.
     proxy : transformer or None, default=None
         What to use instead of the family's, for estimators of other families.
     n_draws : int, default=12
@@ -193,7 +194,10 @@ class AnyEstimatorCoreset(Selector):
         return None, self.estimator
 
     def _chooser(self):
-        return BilevelCoreset() if self.selector is None else clone(self.selector)
+        if self.selector is None:
+            # The penalty belongs to the proxy, not to what will be trained.
+            return BilevelCoreset(outer_penalty=False)
+        return clone(self.selector)
 
     def _check_X_y(self, X, y):
         check_scoring_name(self.scoring)

@@ -28,8 +28,8 @@ class ProxyCoreset(Selector):
     Parameters
     ----------
     selector : Selector or None, default=None
-        What chooses among the features; `BilevelCoreset()` by default. Its own `size` and
-        `random_state` are not used.
+        What chooses among the features; `BilevelCoreset(outer_penalty=False)` by
+        default, as in the paper. Its own `size` and `random_state` are not used.
     proxy : transformer or None, default=None
         Transformer, such as `Nystrom(NTK())`; `Nystrom(RBF())` by default. Its `random_state`
         is set, if it has one.
@@ -87,7 +87,8 @@ class ProxyCoreset(Selector):
 
     def _chooser(self):
         if self.selector is None:
-            return BilevelCoreset()
+            # The penalty belongs to the proxy, not to what will be trained.
+            return BilevelCoreset(outer_penalty=False)
         check_selector(self.selector)
         return self.selector
 

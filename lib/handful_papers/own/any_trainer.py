@@ -206,7 +206,6 @@ def size_rows(
             few = AnyEstimatorCoreset(
                 model,
                 size=size,
-                selector=BilevelCoreset(outer_penalty=False),
                 random_state=seed,
                 memory=memory,
                 n_draws=n_draws,
