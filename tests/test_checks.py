@@ -22,6 +22,7 @@ from handful.checks import (
     check_number,
     check_sample_weight,
     check_size,
+    training_named,
 )
 from handful.continual import ReplayBuffer
 from handful.dictionary import MeasurementSelector
@@ -34,6 +35,7 @@ from handful.proxies import RBF
 from handful.proxies.kernels import Kernel
 from handful.sampling.sampler import Sampler
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
 
 X = np.random.default_rng(0).normal(size=(30, 3))
 y = np.tile([0, 1], 15)
@@ -271,3 +273,17 @@ def test_columns_of_words_that_the_estimator_cannot_read_are_named_once(call):
     with pytest.raises(ValueError, match="Columns 'town', 'street' of X hold words") as caught:
         call(LogisticRegression(), WORDS)
     assert str(caught.value).count("hold words") == 1
+
+
+@pytest.mark.parametrize("step", ["passthrough", None])
+def test_a_step_that_passes_rows_on_stands_in_the_example_as_it_is(step):
+    gaps = np.full((4, 2), np.nan)
+    model = Pipeline([("nothing", step), ("last", LogisticRegression())])
+    example = rf"make_pipeline\(SimpleImputer\(\), {step!r}, LogisticRegression\(\)\)"
+    with pytest.raises(ValueError, match=example), training_named(model, gaps):
+        model.fit(gaps, [0, 1, 0, 1])
+
+
+def test_an_error_of_training_without_words_stays_what_it_is():
+    with pytest.raises(ValueError, match=r"^$"), training_named(LogisticRegression(), WORDS):
+        raise ValueError

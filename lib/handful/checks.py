@@ -242,7 +242,7 @@ def training_named(estimator, rows, call="{}"):
 
 def _in_front(error, estimator, rows, call):
     """The message of `training_named`; "" where it knows no way out."""
-    said = str(error).strip().splitlines()[0].rstrip(".:")
+    said = str(error).strip().partition("\n")[0].rstrip(".:")
     words = word_columns(rows) if any(cause in str(error) for cause in OF_WORDS) else []
     has_gaps = said.startswith(("Input X contains NaN", "Input contains NaN"))
     steps = [step for _, step in getattr(estimator, "steps", [("", estimator)])]
@@ -275,7 +275,9 @@ def _name(thing):
 
 
 def _written(step):
-    # As an example has it, with defaults.
+    # As an example has it, with defaults; a step of a Pipeline may be a word or None.
+    if not hasattr(step, "fit"):
+        return repr(step)
     needed = [
         one
         for one in signature(type(step)).parameters.values()

@@ -181,3 +181,13 @@ def test_labels_may_be_words_and_what_cannot_be_matched_is_chosen_from_all(monke
         monkeypatch.setattr("handful.bilevel.bilevel_coreset.FROM_ROWS", from_rows)
         found.append(few.fit(sparse.csr_matrix(X), y).indices_.tolist())
     assert found[0] == found[1]
+
+
+def test_an_outer_loss_of_validation_rows_that_are_not_given_is_refused(monkeypatch):
+    monkeypatch.setattr("handful.bilevel.bilevel_coreset.FROM_ROWS", 500)
+    problem, X, y = table("binary", n=600)
+    few = BilevelCoreset(problem, size=50, outer="validation", random_state=0)
+    with pytest.raises(ValueError, match="with no validation set"):
+        few.fit(X, y)
+    with pytest.raises(ValueError, match="validation rows are for data in memory"):
+        few.fit(Blocks(X, y, rows=200))

@@ -164,10 +164,11 @@ class BilevelCoreset(Selector):
             where the inner problem of so many points needs more bytes than the machine has; nothing
             is allocated
         """
-        if validation is not None and is_blocks(X, y, sample_weight):
+        has_validation = validation is not None or self.outer != "train"
+        if has_validation and is_blocks(X, y, sample_weight):
             raise ValueError(
                 "validation rows are for data in memory: with data in blocks the outer loss is "
-                "that of them."
+                "that of them, outer='train' without validation."
             )
         return self._fit(X, y, sample_weight, validation=validation)
 
@@ -177,8 +178,9 @@ class BilevelCoreset(Selector):
         weighs = weighting != "equal" and isinstance(strategy, Forward)
         # The paper's outer loss is that of all rows, to the letter.
         may_compress = isinstance(problem, LinearProblem) and weighs and self.outer_penalty
+        of_all = validation is None and self.outer == "train"
         pays = len(sample_weight) >= FROM_ROWS and self.size >= FROM_SIZE
-        if may_compress and validation is None and pays:
+        if may_compress and of_all and pays:
             found = self._plan.in_memory(self, X, y, sample_weight, rng)
             if found is not None:
                 return found
