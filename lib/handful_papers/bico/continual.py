@@ -25,7 +25,7 @@ NO_REPLAY = "no replay"
 
 
 def bilevel(rule="linear"):
-    """The selector of the paper's tables: multinomial logistic regression, binary weights, forward.
+    """The selector of the paper's tables: multinomial logistic regression, equal weights, forward.
 
     It starts from one random point, as the authors' code does, and not from one of each class: a
     task's share of the memory may be no larger than its classes are many, and all of it would be
