@@ -1,10 +1,13 @@
 """Matched rows of models with groups: equations that grow with the groups."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from handful import Logistic, MatchedCoreset, Poisson
+from handful.checks import ConvergenceError
+from handful.matching.draws import tested
 from handful.matching.group_match import GroupMatch
 from handful.matching.groups import find_groups
 from handful.matching.likelihood_sums import LikelihoodSums
@@ -329,6 +332,46 @@ def test_a_factor_of_a_sparse_curvature_is_its_root():
     larger, of_itself = factored(sparse.csc_array(H))
     assert larger.is_definite
     assert not of_itself
+
+
+@pytest.mark.parametrize("entry", [0.0, -1.0])
+def test_a_sparse_curvature_that_is_exactly_singular_gets_a_larger_diagonal(entry):
+    H = sparse.diags_array([1.0, entry, 2.0], format="csc")
+    found, of_itself = factored(H)
+    assert found.is_definite
+    assert not of_itself
+
+
+def test_a_curvature_that_is_no_number_is_no_mode():
+    H = sparse.diags_array([1.0, np.nan, 2.0], format="csc")
+    with pytest.raises(ConvergenceError, match="no mode was found"):
+        factored(H)
+
+
+def test_no_pattern_is_found_where_no_parameter_moves_the_rows_looked_at(monkeypatch):
+    monkeypatch.setattr("handful.matching.patterns.MOST", 1 << 8)
+
+    def flat(theta, D, y):
+        return np.zeros((len(theta), len(y)))
+
+    y = np.zeros(500)
+    model, _ = likelihood(flat, y)
+    rows = LikelihoodSums(model, np.zeros((500, 1)), y, np.ones(500))
+    assert pattern_by_moves(rows, np.zeros(60)) is None
+
+
+@pytest.mark.parametrize("ndim", [1, 2])
+def test_draws_of_many_parameters_are_tested_around_a_start_of_either_shape(ndim):
+    p = 401
+    model = SimpleNamespace(n_outputs=0, has_slopes=True)
+    few = SimpleNamespace(
+        model=model, sums=lambda theta: -0.5 * (theta**2).sum(1), slopes=lambda theta: -theta
+    )
+    draws = np.random.default_rng(0).standard_normal((300, p)) / np.sqrt(2)
+    start = np.zeros(p) if ndim == 1 else np.zeros((1, p))
+    found, why = tested(few, draws, 1, 1.0, start)
+    assert not why
+    assert not found.wrong
 
 
 def test_a_prior_may_bind_groups_to_one_another():

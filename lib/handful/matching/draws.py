@@ -98,7 +98,7 @@ def _tested_columns(few, theta, chains, prior, mode):
         log_prior = prior_of(few.model, prior, theta[:1])
         if isinstance(log_prior, FunctionPrior):
             return unknown
-        mode = center[None] if mode is None else mode
+        mode = center[None] if mode is None else np.atleast_2d(mode)
         of_prior = log_prior.slopes(theta)
         density = few.sums(theta) + log_prior(theta)
         center = mode[0]

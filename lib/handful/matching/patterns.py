@@ -41,7 +41,7 @@ def pattern_by_moves(rows, theta):
         if len(few) == len(present):
             return sparse.csr_array(_placed(found, present, n))
         colour = colours(seen)
-        if _n_probes(colour) >= p:
+        if not 0 < _n_probes(colour) < p:
             return None
         found, doubtful = asked.decoded(colour, present)
         if not len(doubtful):

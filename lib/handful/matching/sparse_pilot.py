@@ -140,9 +140,11 @@ def factored(curvature):
     diagonal = np.abs(curvature.diagonal())
     diagonal = np.maximum(diagonal, 1e-8 * diagonal.max())
     for share in SHARES:
-        found = Factor((curvature + share * sparse.diags_array(diagonal)).tocsc())
-        if found.is_definite:
-            return found, share == 0
+        # an error of SuperLU, where the matrix is exactly singular
+        with suppress(RuntimeError):
+            found = Factor((curvature + share * sparse.diags_array(diagonal)).tocsc())
+            if found.is_definite:
+                return found, share == 0
     raise ConvergenceError(
         "no mode was found, as the log posterior is not curved: give a proper prior, or start "
         "elsewhere."
