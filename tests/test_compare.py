@@ -363,27 +363,37 @@ def test_the_controls_get_the_seconds_of_the_selector(monkeypatch):
 
 
 class Threads(LogisticRegression):
-    """Notes the rows of each fit, and the threads that it may take."""
+    """Notes the rows of each fit and score, and the threads that it may take."""
 
     noted: ClassVar[list] = []
+    scored: ClassVar[list] = []
 
     def fit(self, X, y, sample_weight=None):
-        [threads] = {
-            pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "openmp"
-        }
-        Threads.noted.append((len(X), threads))
+        Threads.noted.append((len(X), openmp_threads()))
         return super().fit(X, y, sample_weight)
+
+    def score(self, X, y):
+        Threads.scored.append((len(X), openmp_threads()))
+        return super().score(X, y)
+
+
+def openmp_threads():
+    [threads] = {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "openmp"}
+    return threads
 
 
 def test_few_rows_are_trained_on_with_one_thread_and_many_with_all(monkeypatch):
     monkeypatch.setattr("handful.linalg.FEW_ROWS", 100)
     Threads.noted.clear()
+    Threads.scored.clear()
     with threadpool_limits(2, "openmp"):
         compare(UniformCoreset(), Threads(), scale(X), y, sizes=[30, 150], seeds=1, verbose=False)
         for size in (40, 160):
             CoresetEstimator(UniformCoreset(size), Threads()).fit(scale(X), y)
     assert {n for n, _ in Threads.noted} >= {30, 40, 150, 160, 426}
     assert all(threads == (1 if n <= 100 else 2) for n, threads in Threads.noted)
+    # the held-out rows
+    assert {threads for n, threads in Threads.scored if n == 143} == {2}
 
 
 def test_choosing_pays_from_the_fit_on_that_its_seconds_are_saved():

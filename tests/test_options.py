@@ -25,6 +25,7 @@ from handful import (
 )
 from handful.active import ActiveLoop, Badge
 from handful.baselines import KMeansPlusPlus
+from handful.bilevel.exchange import Exchange
 from handful.blocks import Blocks
 from handful.coreset import Selector
 from handful.models import Poisson
@@ -291,7 +292,8 @@ def test_the_picture_of_an_estimator_links_to_its_place_on_the_site(monkeypatch)
     for estimator, link in links.items():
         assert estimator._get_doc_link() == link
         assert link in estimator._repr_html_()
-    # A class of the user's own has no page there.
+    # A class of the user's own has no page there, nor has one that its package does not offer.
     assert Thing(1)._get_doc_link() == ""
+    assert Exchange()._get_doc_link() == ""
     monkeypatch.setattr(handful.options, "site_address", lambda: "")
     assert KCenter()._get_doc_link() == ""

@@ -130,8 +130,8 @@ def compare(
     `Comparison`, its attribute `comparison`: ``except KeyboardInterrupt as stopped: found =
     stopped.comparison``, or ``sys.last_value.comparison`` at a prompt.
 
-    On at most 5,000 rows the estimator trains with one thread of OpenMP, as boosting does: several
-    wait more than they work there, and on a busy machine much more.
+    On at most 5,000 rows the estimator trains, or is scored, with one thread of OpenMP, as boosting
+    does: several wait more than they work there, and on a busy machine much more.
 
     Warnings of the fits are shown at the end, once for each place in the code that warns, with the
     number of fits that gave them.
@@ -431,8 +431,9 @@ class _Fit:
                 start = time.perf_counter()
                 model = self._trained(seed, train, weights)
                 outcome["train_seconds"] = time.perf_counter() - start
-                with words_named(held_out[0], "the held-out rows"):
-                    outcome["score"] = float(self.score(model, *held_out))
+            held_out_named = words_named(held_out[0], "the held-out rows")
+            with threads_for(len(held_out[1])), held_out_named:
+                outcome["score"] = float(self.score(model, *held_out))
         except ValueError as error:
             # There may be one class only among the rows, for example.
             outcome["error"] = str(error)

@@ -1,5 +1,6 @@
 """Options of the public classes, declared once: fields whose types say what they may be."""
 
+import sys
 import warnings
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
@@ -68,14 +69,18 @@ class Options(BaseEstimator):
     _elsewhere: ClassVar[dict[str, str]] = {}
 
     def _get_doc_link(self):
-        # The class on the site, for its picture in notebooks; "" for classes of others, and for an
-        # installation that knows no site.
+        # The class on the site, for its picture in notebooks; "" for classes that are not there,
+        # and for an installation that knows no site.
         package, *parts = type(self).__module__.split(".")
         address = site_address()
         if package != "handful" or not address:
             return ""
         room = "handful" if len(parts) == 1 else f"handful.{parts[0]}"
-        return f"{address}/reference/{room}.html#{room}.{type(self).__name__}"
+        name = type(self).__name__
+        # The reference lists what a package offers.
+        if name not in dir(sys.modules[room]):
+            return ""
+        return f"{address}/reference/{room}.html#{room}.{name}"
 
     def __init_subclass__(cls, **given):
         if get_annotations(cls):
