@@ -52,9 +52,11 @@ class BilevelCoreset(Selector):
     outer loss is that of the trained model on all rows, the inner problem is to train it on the
     chosen points. Inner problems are solved as precisely as implicit gradients need, which are
     computed for all n candidates, and each step of a linear model reads the data twice. From
-    100,000 rows and a size of 50 on, a linear model with optimised weights reads them a few times
-    in all: a few matched rows stand for all as the outer loss, and the points are chosen among
-    4,000 uniform rows and these (ours), unless the columns are too many to match.
+    100,000 rows and a size of 50 on, forward selection for a linear model with optimised weights
+    reads them a few times in all: a few matched rows stand for all as the outer loss, and the
+    points are chosen among 4,000 uniform rows, or ten times the size, and these (ours). All rows
+    are looked at where X is sparse, y holds probabilities or the columns are too many to match, and
+    with a validation set or ``outer_penalty=False``.
 
     Parameters
     ----------
