@@ -97,7 +97,8 @@ class AnyEstimatorCoreset(Selector):
     selector : BilevelCoreset or None, default=None
         `BilevelCoreset` with options of its own, such as ``BilevelCoreset(rule="linear")``; its
         problem, size, weighting and random_state are set here. By default the paper's outer loss,
-        ``BilevelCoreset(outer_penalty=False)``: the penalty of a proxy is not the estimator's.
+        ``BilevelCoreset(outer_penalty=False)``, as a proxy's penalty is not the estimator's; for a
+        linear model ``BilevelCoreset()`` goes to that of all rows.
     proxy : transformer or None, default=None
         What to use instead of the family's, for estimators of other families.
     n_draws : int, default=12
@@ -195,7 +196,7 @@ class AnyEstimatorCoreset(Selector):
 
     def _chooser(self):
         if self.selector is None:
-            # The penalty belongs to the proxy, not to what will be trained.
+            # The paper's outer loss: a penalty is mostly that of a proxy, not of the estimator.
             return BilevelCoreset(outer_penalty=False)
         return clone(self.selector)
 
