@@ -6,13 +6,15 @@ Each coreset is chosen once from all training rows; `bench_streams.py` has the s
 
 import numpy as np
 from _harness import Bench
-from bench_streams import SEEDS, WEAK, rare_sets, spread
-from handful import BilevelCoreset, StratifiedCoreset, UniformCoreset
+from handful import BilevelCoreset, Logistic, StratifiedCoreset, UniformCoreset
 from handful_papers.bico import fig06_binary_logistic as binary_logistic
+from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, log_loss
 
+WEAK = Logistic(l2=1e-3)
 SIZES = (50, 200)
+SEEDS = range(5)
 SELECTORS = {
     "quadratic": BilevelCoreset(WEAK, weighting="equal"),
     "linear": BilevelCoreset(WEAK, rule="linear", weighting="equal"),
@@ -22,9 +24,19 @@ SELECTORS = {
 }
 
 
-def sets():
+def spread(values):
+    return f"± {np.std(values, ddof=1):.2g} over seeds"
+
+
+def sets(n=20_000):
     """Name, rows, labels: the first half is for training, the second is new."""
-    yield from rare_sets()
+    for share in (0.02, 0.005):
+        X, y = make_classification(2 * n, 20, weights=[1 - share], flip_y=0, random_state=0)
+        yield f"{100 * share:g} % of class 1", (X - X.mean(0)) / X.std(0), y
+    data = binary_logistic.prepare("w8a", seed=0)
+    # Its rows come sorted by class.
+    order = np.random.default_rng(0).permutation(len(data.y))[: 2 * n]
+    yield "w8a", np.asarray(data.X[order], dtype=np.float64), (data.y[order] == 1).astype(int)
     data = binary_logistic.prepare("htru2", seed=0)
     order = np.random.default_rng(0).permutation(len(data.y) // 2 * 2)
     yield "htru2", np.asarray(data.X[order], dtype=np.float64), (data.y[order] == 1).astype(int)

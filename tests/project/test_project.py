@@ -278,6 +278,32 @@ def test_benchmarks_import_names_that_are_there():
     assert missing == set()
 
 
+def names_bound_in(path):
+    """The names that the body of a module binds, without running it."""
+    names = set()
+    for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in statement.names}
+        elif isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            names.add(statement.name)
+        elif isinstance(statement, ast.Assign):
+            names |= {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)}
+    return names
+
+
+def test_benchmarks_import_from_one_another_what_is_there():
+    missing = set()
+    for path in (ROOT / "benchmarks").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ImportFrom):
+                continue
+            home = ROOT / "benchmarks" / f"{node.module}.py"
+            if home.is_file():
+                names = {alias.name for alias in node.names} - names_bound_in(home)
+                missing |= {(path.name, node.module, name) for name in names}
+    assert missing == set()
+
+
 def code(notebook):
     """The code of a notebook without its magics."""
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
