@@ -108,16 +108,22 @@ def is_checked(name, hint):
     return False
 
 
+# Modules of the objects that have the options of a string, such as ihvp="exact".
+OPTION_OBJECTS = ("handful.models.inverse", "handful.models.network", "handful.bilevel.exchange")
+
+
 def with_options():
     """The public classes of the library with options that are checked: (class, names of those
     options)."""
     for room in [
         "handful",
         *(m.name for m in pkgutil.iter_modules(handful.__path__, "handful.") if m.ispkg),
+        *OPTION_OBJECTS,
     ]:
         module = importlib.import_module(room)
-        for cls in {getattr(module, name) for name in dir(module) if name[0] != "_"}:
-            if inspect.isclass(cls) and cls.__module__.startswith("handful."):
+        public = [getattr(module, name) for name in dir(module) if name[0] != "_"]
+        for cls in {one for one in public if inspect.isclass(one)}:
+            if cls.__module__.startswith("handful."):
                 hints = get_type_hints(cls, include_extras=True) if issubclass(cls, Sampler) else {}
                 hints |= (
                     {field.name: field.type for field in fields(cls)} if is_dataclass(cls) else {}
@@ -176,6 +182,7 @@ def test_options_of_every_subpackage_were_found():
         "VCGMM",
         "Forward",
         "Exact",
+        "Exchange",
         "Logistic",
         "CNTK",
         "L1",

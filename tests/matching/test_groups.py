@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from handful import Logistic, MatchedCoreset, Poisson
 from handful.checks import ConvergenceError
-from handful.matching.draws import tested
+from handful.matching import draws as matching_draws
 from handful.matching.group_match import GroupMatch
 from handful.matching.groups import find_groups
 from handful.matching.likelihood_sums import LikelihoodSums
@@ -369,7 +369,7 @@ def test_draws_of_many_parameters_are_tested_around_a_start_of_either_shape(ndim
     )
     draws = np.random.default_rng(0).standard_normal((300, p)) / np.sqrt(2)
     start = np.zeros(p) if ndim == 1 else np.zeros((1, p))
-    found, why = tested(few, draws, 1, 1.0, start)
+    found, why = matching_draws.tested(few, draws, 1, 1.0, start)
     assert not why
     assert not found.wrong
 
