@@ -11,6 +11,8 @@ from handful.models import Poisson
 from handful.streaming import MergeReduce
 from scipy.special import expit
 from sklearn import config_context
+from sklearn.base import clone
+from sklearn.datasets import make_classification
 from sklearn.linear_model import (
     ElasticNet,
     LogisticRegression,
@@ -25,6 +27,7 @@ from sklearn.metrics import (
     mean_squared_error,
 )
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 
@@ -356,3 +359,20 @@ def test_folds_in_a_stream_are_refused():
     problem, X, y = tabular("binary", n=500)
     with pytest.raises(ValueError, match="folds must be None in a stream"):
         MergeReduce(MatchedCoreset(problem, folds=3), size=50).partial_fit(X - X.mean(0), y)
+
+
+@pytest.mark.parametrize("l2", [1e-4, 1e-1])
+def test_the_error_of_a_model_is_that_of_models_trained_on_all_rows(l2):
+    X, y = make_classification(20_000, 20, n_informative=8, flip_y=0.05, random_state=0)
+    X = StandardScaler().fit_transform(X)
+    matched = MatchedCoreset(Logistic(), folds=5, penalties=[1e-4, 1e-1], random_state=0).fit(X, y)
+    n_train = 0.8 * len(y)
+    model = LogisticRegression(C=1 / (l2 * n_train), tol=1e-9, solver="newton-cholesky")
+    report = matched.check_model(model, X, y)
+    losses = []
+    for k in range(5):
+        held = matched.row_folds_ == k
+        trained = clone(model).fit(X[~held], y[~held])
+        losses.append(log_loss(y[held], trained.predict_proba(X[held])))
+    truth = report.loss_of_rows.mean() - np.mean(losses)
+    assert report.error == pytest.approx(truth, rel=0.2, abs=2e-7)

@@ -4,6 +4,7 @@ off."""
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import nnls
 
 from handful.checks import check_integer
 from handful.matching.path import local_optimum, optimum, penalised
@@ -110,7 +111,8 @@ class CurveReport:
     loss : float array, shape (K,), of these models on all rows of each fold
     loss_of_rows : float array, shape (K,), the same on the matched rows
     error : by how much the mean of `loss_of_rows` differs from the mean loss of models trained on
-        all rows, to first order in the difference of the gradients of both training losses
+        all rows, to first order in the difference of the gradients of both training losses; how
+        the loss of all rows is curved is seen on a sample of 20,000
     excess : the most by which one of the models misses the least training loss of all rows, per
         row, by the same difference of gradients
     """
@@ -198,12 +200,29 @@ def along(rows, pairs):
     return np.array(found)
 
 
-def curve_reports(rows, few, thetas):
+def l2_at_optimum(theta, slope, covers):
+    """The L2 penalty of an elastic net whose optimum is `theta`, by least squares.
+
+    Parameters
+    ----------
+    theta : shape (p,)
+    slope : shape (p,), of the mean log-likelihood, which the slope of the penalty equals
+    covers : shape (p,), one where the penalty acts, else zero
+    """
+    on = (theta != 0) & (covers > 0)
+    if not on.any():
+        return 0.0
+    penalties = np.column_stack([np.sign(theta[on]), theta[on]])
+    return nnls(penalties, slope[on])[0][1]
+
+
+def curve_reports(rows, sample, few, thetas):
     """The `CurveReport` of each of some settings, a list.
 
     Parameters
     ----------
-    rows, few : `Rows`, all and the matched ones, with their folds
+    rows, sample, few : `Rows`, all, some of them that say how the loss of all is curved, and the
+        matched ones, with their folds
     thetas : shape (G, K, p), for each setting and each fold that is tested the model of the
         matched rows outside of the fold
     """
@@ -219,10 +238,14 @@ def curve_reports(rows, few, thetas):
     excess = np.zeros(loss.shape)
     for j, k in enumerate(tested):
         held = few.where(few.folds.codes == k)
-        others = few.where(few.folds.codes != k)
+        others = sample.where(sample.folds.codes != k)
         for g, theta in enumerate(thetas[:, j]):
-            free = (theta != 0) | (penalised(few) == 0)
-            root = root_of_inverse(others.expansion(theta)[1:, 1:][np.ix_(free, free)] / outside[j])
+            covers = penalised(few)
+            free = (theta != 0) | (covers == 0)
+            l2 = l2_at_optimum(theta, slopes_few[g, j] / outside[j], covers)
+            curvature = others.expansion(theta)[1:, 1:] / others.weights.sum()
+            curvature += np.diag(l2 * covers)
+            root = root_of_inverse(curvature[np.ix_(free, free)])
             step = root @ (root.T @ missed[g, j, free])
             moves[g, j] = -held.slopes(theta[None])[0, free] @ step / mass[j]
             excess[g, j] = missed[g, j, free] @ step / 2

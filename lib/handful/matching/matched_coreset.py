@@ -380,7 +380,8 @@ class MatchedCoreset(Selector):
             )
             found.append(self._parameters_of(trained, rows))
         with one_blas_thread():
-            return curve_reports(rows, few, rows.model.inner(np.array(found))[None])[0]
+            models = rows.model.inner(np.array(found))[None]
+            return curve_reports(rows, sample_of(rows), few, models)[0]
 
     def _parameters_of(self, trained, rows):
         wanted = rows.model.n_outputs, rows.blocks.d
@@ -662,13 +663,14 @@ class MatchedCoreset(Selector):
         matched, between = strengths(sample, low, high)
         if rows.model.squares and (self.size is None or self.size >= rows.n_folds * n_moments):
             found = self._match(rows, n_moments, "second_moments")
-            self._check_curve(rows, found, between)
+            self._check_curve(rows, sample, found, between)
         else:
-            found = self._match_curve(rows, where_to_match(rows, sample, matched), between)
+            optima = where_to_match(rows, sample, matched)
+            found = self._match_curve(rows, sample, optima, between)
         self._warn_of_many(rows, len(found[0]), stacklevel=5)
         return found
 
-    def _match_curve(self, rows, optima, between):
+    def _match_curve(self, rows, sample, optima, between):
         """Rows matched at optima, and then where their curve was the furthest from that of all
         rows, until it is near."""
         most = self.size or MAX_ROW_SHARE * np.count_nonzero(rows.weights)
@@ -676,17 +678,17 @@ class MatchedCoreset(Selector):
             self.parameters_ = rows.model.outer(optima)
             n_equations = rows.model.n_tangents(optima)
             found = self._match(rows, n_equations, "tangents_at", optima, exactly=True)
-            worst = self._check_curve(rows, found, between)
+            worst = self._check_curve(rows, sample, found, between)
             optima = np.vstack([optima, worst])
             too_many = rows.n_folds * rows.model.n_tangents(optima) > most
             if self.curve_error_ <= CURVE_SHARE * self.tol or too_many:
                 return found
 
-    def _check_curve(self, rows, found, between):
+    def _check_curve(self, rows, sample, found, between):
         """Set `curve_error_`; the models, shape (K, p), at the penalty where it is largest."""
         few = rows.restricted(*found)
         models = models_without(few, between)
-        errors = [abs(report.error) for report in curve_reports(rows, few, models)]
+        errors = [abs(report.error) for report in curve_reports(rows, sample, few, models)]
         self.folds_ = self.row_folds_[found[0]]
         self.curve_error_ = max(errors)
         return models[np.argmax(errors)]
