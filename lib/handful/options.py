@@ -94,7 +94,7 @@ class Options(BaseEstimator):
         super().__init_subclass__(**given)
 
     def set_params(self, **params: Any) -> Self:
-        """Set options by name, those of parts as ``part__name``; ValueError for what is none, which
+        """Set options by name, those of parts as ``part__name``. The ValueError for an unknown name
         says what takes its place, as the TypeError of the constructor does."""
         known = self.get_params(deep=False)
         for name in params:

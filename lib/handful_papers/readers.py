@@ -43,7 +43,7 @@ def read_matlab(path, entry):
 
 def read_house_numbers(path, entry):
     """Images of SVHN, a MATLAB file of pixels (height, width, channel, image) and of labels from 1
-    to 10: a row of 3,072 values an image, as of CIFAR-10, and the digit, 0 where the label is 10.
+    to 10: a row of 3,072 values an image, as in CIFAR-10, and the digit, 0 where the label is 10.
     """
     file = loadmat(path)
     pixels = file["X"].transpose(3, 2, 0, 1)
