@@ -2,6 +2,7 @@
 they are not."""
 
 import warnings
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -72,7 +73,7 @@ def test_products_are_summed_over_runs_as_the_features_they_stand_for():
     edges = np.array([0, 1, 4, 7, 30, 50])
     found = Products(columns, left, right)
     features = np.hstack([columns, *(one[:, None] * right for one in left.T)])
-    wanted = [w[a:b] @ features[a:b] for a, b in zip(edges, edges[1:])]
+    wanted = [w[a:b] @ features[a:b] for a, b in pairwise(edges)]
     np.testing.assert_allclose(found.run_sums(w, edges), wanted, rtol=1e-12, atol=1e-12)
     assert found.shape == features.shape
 

@@ -685,8 +685,7 @@ class MatchedCoreset(Selector):
                 return found
 
     def _check_curve(self, rows, sample, found, between):
-        """Set `curve_error_`; the mean of the folds' models, shape (1, p), at the penalty where it is
-        largest."""
+        """Set `curve_error_`; the mean of the folds' models, shape (1, p), where it is largest."""
         few = rows.restricted(*found)
         models = models_without(few, between)
         errors = [abs(report.error) for report in curve_reports(rows, sample, few, models)]
