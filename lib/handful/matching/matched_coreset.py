@@ -813,7 +813,7 @@ class MatchedCoreset(Selector):
             tell_once(
                 "few rows",
                 f"MatchedCoreset: of {n} rows a chain on all of them costs little more than one "
-                f"on {m}; below some {FEW_ROWS:,} rows a handful hardly pays.",
+                f"on about {m}; below some {FEW_ROWS:,} rows a handful hardly pays.",
             )
 
     def _doubts(self, n, n_terms):
