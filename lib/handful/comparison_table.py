@@ -101,8 +101,8 @@ class Comparison:
         uniform sampling of the same size and seed, and ``lead_std`` its standard deviation;
         ``failed`` counts the seeds without a score. ``saves_from`` is the number of fits from which
         choosing once and training on few rows saves seconds over training on all rows, which
-        depends on the machine. It is infinite where no number does, and NaN for all rows, where
-        all rows train in less than .005 seconds, and where the score is worse than that of all rows:
+        depends on the machine. It is infinite where no number does. It is NaN for all rows, where
+        these train in less than .005 seconds, and where the score is worse than that of all rows:
         by more than twice the standard error over seeds of the difference, which counts as 0 for
         one seed.
 
