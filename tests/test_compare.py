@@ -383,7 +383,7 @@ def openmp_threads():
 
 
 def test_few_rows_are_trained_on_with_one_thread_and_many_with_all(monkeypatch):
-    monkeypatch.setattr("handful.linalg.FEW_ROWS", 100)
+    monkeypatch.setattr("handful.running.FEW_ROWS", 100)
     Threads.noted.clear()
     Threads.scored.clear()
     with threadpool_limits(2, "openmp"):

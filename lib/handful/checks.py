@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import signature
 from numbers import Integral, Real
+from os import PathLike
 from pathlib import Path
 from typing import Literal
 
@@ -17,8 +18,20 @@ from scipy import sparse
 from sklearn.utils import check_random_state, get_tags, validation
 from sklearn.utils.multiclass import type_of_target
 
-from handful.rows import are_names, check_in_memory, is_files, physical_memory
-from handful.tables import as_array, is_missing, missing, readable, row_array
+from handful.rows import RowBlocks
+from handful.running import physical_memory
+from handful.tables import (
+    are_names,
+    as_array,
+    check_not_lazy,
+    exceeds_memory,
+    is_dask,
+    is_files,
+    is_missing,
+    missing,
+    readable,
+    row_array,
+)
 from handful.trainers import input_tags_of
 
 LARGEST = float(np.finfo(np.float64).max)
@@ -609,3 +622,27 @@ def check_coreset(indices, weights):
     ):
         raise ValueError("weights of a coreset must be finite numbers of at least 0.")
     return indices.astype(np.intp, copy=False), weights
+
+
+def is_blocks(X, *others):
+    """Whether rows are to be read in blocks: dask data, files, `Blocks`, and arrays that exceed
+    half of the memory."""
+    check_not_lazy(X, *others)
+    return isinstance(X, RowBlocks) or is_dask(X, *others) or is_files(X) or exceeds_memory(X)
+
+
+def check_in_memory(name, *data):
+    """ValueError for dask data, files and `Blocks`, given to what works on rows in memory only.
+
+    Parameters
+    ----------
+    name : str, of the class, function or argument
+    data : its arguments
+    """
+    check_not_lazy(*data)
+    if is_dask(*data) or any(isinstance(values, RowBlocks | str | PathLike) for values in data):
+        raise ValueError(
+            f"{name} must have its rows in memory, got dask data, files or Blocks: choose rows "
+            "first, for example "
+            "X, y, w = UniformCoreset(10_000).fit(X, y).take(X, y), or compute() what fits."
+        )

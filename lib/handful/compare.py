@@ -14,13 +14,18 @@ from sklearn.metrics import check_scoring
 from sklearn.utils.validation import check_consistent_length
 
 from handful.baselines import StratifiedCoreset, UniformCoreset
-from handful.checks import MAX_SEED, check_integer, check_labels, training_named, words_named
+from handful.checks import (
+    MAX_SEED,
+    check_in_memory,
+    check_integer,
+    check_labels,
+    training_named,
+    words_named,
+)
 from handful.comparison_table import ALL_ROWS, BEST_DRAW, MORE_ROWS, STRATIFIED, UNIFORM, Comparison
-from handful.linalg import threads_for
 from handful.options import explaining
 from handful.parts import check_selector, chosen_rows
-from handful.progress import Bar
-from handful.rows import check_in_memory
+from handful.running import Bar, threads_for
 from handful.tables import readable, take_rows
 from handful.trainers import (
     WeightedFit,

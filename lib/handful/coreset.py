@@ -19,17 +19,17 @@ from handful.checks import (
     check_sample_weight,
     check_size,
     checked_shape,
+    is_blocks,
     validate_data,
     without_absent,
 )
 from handful.lazy import module_with_torch
-from handful.linalg import one_blas_thread
 from handful.options import Count, Options, all_or_nothing, check_options
 from handful.parts import class_totals
 from handful.plans import ChooseAgain, Plan
-from handful.rows import exceeds_memory, is_blocks, is_dask, is_files, physical_memory
+from handful.running import one_blas_thread, physical_memory
 from handful.scales import warn_of_scales
-from handful.tables import take_rows
+from handful.tables import exceeds_memory, is_dask, is_files, take_rows
 from handful.types import Seed, Table
 
 

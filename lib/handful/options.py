@@ -279,3 +279,34 @@ def _words(kinds):
 def current_word(value):
     """What is given for an option; a word of the release before as it is today."""
     return OLD_WORDS.get(value, value) if isinstance(value, str) else value
+
+
+def named_option(option, value, names, base, example):
+    """The object that an option means, checked.
+
+    Parameters
+    ----------
+    option : str, its name
+    value : a key of `names`, or an object
+    names : dict of classes, whose objects with all defaults the names stand for; None for a name
+        that leaves the choice to who asks, and is given back as None
+    base : class of all objects that will do
+    example : str, of one
+
+    Raises
+    ------
+    ValueError
+        for an unknown name, an object of another kind, and options of the object that make no sense
+    """
+    if isinstance(value, str) and value in names:
+        kind = names[value]
+        if kind is None:
+            return None
+        value = kind()
+    if not isinstance(value, base):
+        raise ValueError(
+            f"{option} must be one of {tuple(names)}, or an object such as {example}, got "
+            f"{value!r}."
+        )
+    check_options(value)
+    return value

@@ -20,8 +20,8 @@ from scipy import sparse
 from sklearn.utils import check_consistent_length
 
 from handful.forms import type_of
-from handful.rows import SUFFIXES, are_names, is_dask, rows_at_once, stretch_of, suffix_of
-from handful.tables import readable
+from handful.rows import stretch_of
+from handful.tables import SUFFIXES, are_names, is_dask, readable, rows_at_once, suffix_of
 
 # Names that begin so are not meant for readers.
 HIDDEN = ".", "_"

@@ -16,7 +16,8 @@ from handful.checks import ConvergenceError
 from handful.models import Logistic
 from handful.models.base import OuterRows
 from handful.models.glm import GLM
-from handful.models.inverse import as_inverse_hessian
+from handful.models.inverse import IHVP
+from handful.options import named_option
 
 # up to here it is raised where the inner problem does not converge
 MOST_PENALTY = 1.0
@@ -103,7 +104,8 @@ class BilevelQuery(Acquisition):
     def _choose(self, problem, n, pool, features, targets, copies, labels, pulled):
         rows, place = self._rows(problem, n, pool, features, targets, copies, labels)
         # no draw matters to first-order scores; the generator is what the model asks for
-        model = GLM(problem, rows, np.random.default_rng(0), as_inverse_hessian(self.ihvp))
+        ihvp = named_option("ihvp", self.ihvp, **IHVP)
+        model = GLM(problem, rows, np.random.default_rng(0), ihvp)
         model.add_rows(range(pool, place))
         chosen = []
         for _ in range(n):

@@ -35,11 +35,10 @@ from handful.checks import (
     words_named,
 )
 from handful.coreset import Selector
-from handful.linalg import one_openmp_thread
 from handful.models.linear import LeastSquares, Logistic
 from handful.options import Count, CountOrZero, check_options
 from handful.plans import Compress
-from handful.progress import Bar
+from handful.running import Bar, one_openmp_thread
 from handful.tables import readable, take_rows
 from handful.trainers import (
     check_scoring_name,

@@ -17,8 +17,8 @@ from handful.checks import (
     as_generator,
     check_integer,
     check_sample_weight,
+    is_blocks,
 )
-from handful.clustering.distances import nearest_centers, probable_centers
 from handful.clustering.estimators import MixtureEstimator, centers_of
 from handful.clustering.seeding import afkmc2, kmeans_plusplus
 from handful.clustering.variational import (
@@ -33,11 +33,11 @@ from handful.clustering.variational import (
     random_sets,
 )
 from handful.clustering.vcgmm_kernels import Threads
-from handful.linalg import dense
+from handful.distances import nearest_centers, probable_centers
 from handful.options import Count, NonNegative, all_or_nothing, check_options
-from handful.progress import Bar
-from handful.rows import exceeds_memory, is_blocks
+from handful.running import Bar
 from handful.sensitivity.lightweight import lightweight_blocks, lightweight_coreset
+from handful.tables import dense, exceeds_memory
 from handful.types import Seed, Table
 
 ALGORITHMS = {"fast": TruncatedEM(), "paper": PAPER}

@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from handful.checks import as_real
+from handful.checks import as_real, check_in_memory
 from handful.matching.stein import ALPHA, SteinTest
-from handful.rows import check_in_memory
 
 # in words
 VERDICTS = {

@@ -23,11 +23,11 @@ from handful.checks import (
     check_sample_weight,
     check_size,
     check_vector,
+    is_blocks,
     validate_data,
     without_absent,
 )
 from handful.coreset import Selector
-from handful.linalg import one_blas_thread
 from handful.matching.draws import stacked, tested
 from handful.matching.folds import (
     CurveReport,
@@ -56,8 +56,8 @@ from handful.models.linear import PENALTY_OF_PROBLEM, LinearProblem
 from handful.models.links import LogisticLink, PoissonLink, SquaredLink
 from handful.options import Count, Positive
 from handful.plans import Plan
-from handful.progress import tell_once
-from handful.rows import Rows, is_blocks
+from handful.rows import Rows
+from handful.running import one_blas_thread, tell_once
 from handful.tables import join_rows, take_rows
 from handful.types import Seed, Table
 

@@ -15,7 +15,7 @@ from handful.matching.differences import differences, slopes_by_differences
 from handful.matching.pilot_faults import is_peak
 from handful.matching.priors import prior_of
 from handful.models.newton import newton
-from handful.progress import Bar
+from handful.running import Bar
 
 # of the draws that are matched: wider than the posterior, at no cost that was measured
 INFLATION = 1.2

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from handful.linalg import alias_records, draw_alias
 from handful.options import Positive, explained
+from handful.sampling.alias import alias_records, draw_alias
 from handful.sampling.components import check_probabilities
 from handful.sampling.online_newton import Mixed
 from handful.sampling.sampler import Sampler

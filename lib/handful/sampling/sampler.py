@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from handful.checks import as_generator
+from handful.checks import as_generator, check_in_memory
 from handful.options import Count, check_options, explained
-from handful.rows import check_in_memory
 from handful.sampling.state import Stateful
 from handful.tables import as_array
 from handful.types import Seed, Table

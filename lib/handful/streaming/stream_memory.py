@@ -17,13 +17,14 @@ from handful.checks import (
     check_has_y,
     check_sample_weight,
     checked_shape,
+    is_blocks,
     validate_data,
 )
 from handful.coreset import Coreset, Selector
 from handful.forms import check_form, check_kind, form_of
 from handful.options import Options, check_options, restored
 from handful.parts import check_part, check_selector, reduced
-from handful.rows import Rows, is_blocks
+from handful.rows import Rows
 from handful.tables import as_array, is_numeric
 from handful.types import Table
 

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from handful.blocks import by_blocks
 from handful.checks import (
+    check_in_memory,
     check_labels,
     check_magnitude,
     check_rows,
@@ -22,9 +23,9 @@ from handful.checks import (
     signed_labels,
     validate_data,
 )
-from handful.linalg import centred, one_blas_thread
+from handful.distances import centred
 from handful.options import Count, Options, Positive, all_or_nothing, check_options
-from handful.rows import check_in_memory
+from handful.running import one_blas_thread
 from handful.scales import warn_of_scales
 from handful.svm.interior_point import with_ones
 from handful.svm.smoothing import solve

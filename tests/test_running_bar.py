@@ -26,8 +26,8 @@ from handful.clustering import MiniBatchKMeans
 from handful.dictionary import MeasurementSelector
 from handful.matching import recombine
 from handful.matching.recombine import pursue
-from handful.progress import DELAY, Bar
 from handful.proxies import RBF, Nystrom
+from handful.running import DELAY, Bar
 from joblib import Parallel, delayed
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
@@ -176,7 +176,7 @@ def test_workers_are_silent(backend, capfd, monkeypatch):
 def test_a_variable_of_tqdm_hides_every_bar():
     code = (
         "import tqdm.std; clock = iter(range(0, 10**6, 40)); tqdm.std.time = lambda: next(clock)\n"
-        "from handful.progress import Bar\n"
+        "from handful.running import Bar\n"
         "for verbose in (False, True): list(Bar(range(9), verbose=verbose))"
     )
     for hidden in ("1", ""):
