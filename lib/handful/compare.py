@@ -25,7 +25,7 @@ from handful.checks import (
 from handful.comparison_table import ALL_ROWS, BEST_DRAW, MORE_ROWS, STRATIFIED, UNIFORM, Comparison
 from handful.options import explaining
 from handful.parts import check_selector, chosen_rows
-from handful.running import Bar, threads_for
+from handful.running import Bar, threads_for, warn
 from handful.tables import readable, take_rows
 from handful.trainers import (
     WeightedFit,
@@ -170,9 +170,7 @@ def compare(
     methods = {name: baselines[name] for name in baselines if name in unasked} | named
     trainer = weighted_fit(estimator)
     if trainer.keyword is None:
-        warnings.warn(
-            f"{why_unweighted(estimator)}: it trains on the chosen rows alone.", stacklevel=3
-        )
+        warn(f"{why_unweighted(estimator)}: it trains on the chosen rows alone.")
     seeds = _listed_seeds(seeds)
     sizes = None if sizes is None else _listed("sizes", sizes)
     fit = _Fit(estimator, trainer, score)
@@ -199,7 +197,7 @@ def compare(
     finally:
         for warning, fits in caught.values():
             whose = f"{len(fits)} of {len(rows)} fits, of {', '.join(dict.fromkeys(fits.values()))}"
-            warnings.warn(f"in {whose}: {warning.message}", warning.category, stacklevel=3)
+            warn(f"in {whose}: {warning.message}", warning.category)
 
 
 def _keep_warnings(caught, row, number):

@@ -1,12 +1,12 @@
 """Rows of data, in memory and in blocks: what carries them."""
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from handful.running import warn
 from handful.tables import join_rows, take_rows
 
 
@@ -19,13 +19,13 @@ class Rows:
     X : array, data frame or CSR matrix, shape (m, d)
     y : array or column, m entries, or None
     weight : float array, shape (m,)
-    ids : int array, shape (m,); the places of the rows in the whole data
+    ids : int array, shape (m,), or a range; the places of the rows in the whole data
     """
 
     X: Any
     y: Any
     weight: np.ndarray
-    ids: np.ndarray
+    ids: np.ndarray | range
 
     def __len__(self):
         return len(self.weight)
@@ -47,10 +47,9 @@ class Rows:
     @property
     def weights(self):
         """`weight`, under its old name."""
-        warnings.warn(
+        warn(
             "weights of a block is now called weight: write block.weight.",
             FutureWarning,
-            stacklevel=2,
         )
         return self.weight
 

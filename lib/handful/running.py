@@ -1,15 +1,17 @@
-"""How work runs on a machine: threads of BLAS and OpenMP, memory, the bar that it shows and the
-advice that it gives."""
+"""How work runs on a machine: threads of BLAS and OpenMP, memory, the bar that it shows, the
+warnings and the advice that it gives."""
 
 import logging
 import multiprocessing
 import os
 import sys
 import threading
+import warnings
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from threading import Lock
+from types import FrameType
 
 from threadpoolctl import ThreadpoolController, threadpool_limits
 from tqdm import tqdm
@@ -168,8 +170,22 @@ def _works_for_another():
     return is_worker or threading.current_thread() is not threading.main_thread()
 
 
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn of what may be wrong, at the line that called this library: the caller's, however deep
+    the warning is raised."""
+    level = 1
+    outermost = 1
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] == "handful":
+            outermost = level
+        level += 1
+        frame = frame.f_back
+    warnings.warn(message, category, stacklevel=outermost + 1)
+
+
 # Kinds of advice that were given in this process.
-_told = set()
+_told: set[str] = set()
 
 
 def tell_once(kind, line):

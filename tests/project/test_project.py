@@ -38,8 +38,8 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in SOU
 # The library from the bottom up, a row a layer: a room, which is a module or a subpackage, imports
 # only from itself and from rooms of the rows above its own.
 LAYERS = """
-version types lazy running scales trainers comparison_table distances
-tables
+version types running trainers comparison_table distances
+lazy scales tables
 forms rows
 checks sources
 options blocks parts torch_data

@@ -104,7 +104,7 @@ class Acquisition(Options):
             if "features" in self._needs:
                 name = type(self).__name__
                 way_out = "Scale them first: StandardScaler().fit_transform(features)."
-                warn_of_scales(features, name, way_out, stacklevel=2)
+                warn_of_scales(features, name, way_out)
         if probabilities is not None:
             probabilities = _probabilities(probabilities)
         pool = _pool_size(features, probabilities, n_pool)

@@ -1,7 +1,6 @@
 """The bilevel acquisition: points on which training, with those labelled, does best on everything
 (Equation 10)."""
 
-import warnings
 from dataclasses import KW_ONLY
 from typing import Any
 
@@ -18,6 +17,7 @@ from handful.models.base import OuterRows
 from handful.models.glm import GLM
 from handful.models.inverse import IHVP
 from handful.options import named_option
+from handful.running import warn
 
 # up to here it is raised where the inner problem does not converge
 MOST_PENALTY = 1.0
@@ -95,10 +95,9 @@ class BilevelQuery(Acquisition):
                 if problem.l2 >= MOST_PENALTY:
                     raise
                 problem = Logistic(10 * problem.l2, penalise_intercept=True)
-                warnings.warn(
+                warn(
                     f"{error} The batch is chosen at l2={problem.l2:g} instead.",
                     ConvergenceWarning,
-                    stacklevel=3,
                 )
 
     def _choose(self, problem, n, pool, features, targets, copies, labels, pulled):

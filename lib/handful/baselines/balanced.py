@@ -1,6 +1,5 @@
 """Balanced sampling: random rows whose estimated totals of chosen columns are those of all rows."""
 
-import warnings
 from dataclasses import KW_ONLY
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -17,6 +16,7 @@ from handful.checks import Accepts
 from handful.coreset import SizedSelector
 from handful.options import integer
 from handful.plans import ChooseAgain
+from handful.running import warn
 from handful.tables import as_array, is_missing, take_rows
 
 MAX_COLUMNS = 2000
@@ -148,10 +148,9 @@ class BalancedCoreset(SizedSelector):
             features = described(values[0][1], self.size, self.degree, values[0][0])
         is_lost = (features == features[:1]).all()
         if self.by is not None and is_lost and any(codes(one).any() for _, one in values):
-            warnings.warn(
+            warn(
                 f"by={column!r} is not balanced: no value of it can expect one of the "
                 f"size={self.size} rows.",
-                stacklevel=7,
             )
         return features
 

@@ -55,13 +55,12 @@ class CentersEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
             ]
         )
 
-    def _warn_of_scales(self, X, *, stacklevel=4):
+    def _warn_of_scales(self, X):
         name = type(self).__name__
         warn_of_scales(
             X,
             name,
             f"Scale them first: make_pipeline(StandardScaler(), {name}(...)).",
-            stacklevel=stacklevel,
         )
 
     def _given_centers(self, dtype):

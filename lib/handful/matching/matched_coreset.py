@@ -1,7 +1,6 @@
 """MatchedCoreset: rows whose weighted log-likelihoods are those of all rows where it counts."""
 
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
@@ -57,7 +56,7 @@ from handful.models.links import LogisticLink, PoissonLink, SquaredLink
 from handful.options import Count, Positive
 from handful.plans import Plan
 from handful.rows import Rows
-from handful.running import one_blas_thread, tell_once
+from handful.running import one_blas_thread, tell_once, warn
 from handful.tables import join_rows, take_rows
 from handful.types import Seed, Table
 
@@ -524,17 +523,16 @@ class MatchedCoreset(Selector):
             return self._posterior(rows, rng)
         else:
             found = self._path(rows)
-        self._warn_of_many(rows, len(found[0]), stacklevel=5)
+        self._warn_of_many(rows, len(found[0]))
         return found
 
-    def _warn_of_many(self, rows, m, stacklevel):
+    def _warn_of_many(self, rows, m):
         n = np.count_nonzero(rows.weights)
         if self.size is None and m > MAX_ROW_SHARE * n:
-            warnings.warn(
+            warn(
                 f"it hardly pays: {m} of {n} rows are kept, for {self.n_equations_} sums. Fewer "
                 "penalties (penalties=[l2]) need fewer rows; BilevelCoreset takes as few as you "
                 "say.",
-                stacklevel=stacklevel,
             )
 
     def _grouped(self, X, y, sample_weight, rng):
@@ -563,7 +561,7 @@ class MatchedCoreset(Selector):
             )
         self.classes_ = rows.model.classes
         found, why = self._by_groups(rows, np.zeros((1, rows.pattern.shape[1])), rng)
-        self._warn(why, stacklevel=5)
+        self._warn(why)
         return X, found
 
     def _are_cheaper(self, rows, wanted):
@@ -606,11 +604,10 @@ class MatchedCoreset(Selector):
             why = f"the estimated divergence is {self.kl_:.2g}, and not at most tol={self.tol:g}"
         return (found.places, found.weights), why
 
-    def _warn(self, why, stacklevel):
+    def _warn(self, why):
         if why:
-            warnings.warn(
+            warn(
                 f"{why}; these rows may miss the posterior: `check` says it of the draws.",
-                stacklevel=stacklevel + 1,
             )
 
     def _at_parameters(self, rows, theta):
@@ -667,7 +664,7 @@ class MatchedCoreset(Selector):
         else:
             optima = where_to_match(rows, sample, matched)
             found = self._match_curve(rows, sample, optima, between)
-        self._warn_of_many(rows, len(found[0]), stacklevel=5)
+        self._warn_of_many(rows, len(found[0]))
         return found
 
     def _match_curve(self, rows, sample, optima, between):
@@ -710,7 +707,7 @@ class MatchedCoreset(Selector):
                 "and draws around a mode say nothing of it: make it smooth (a steep sigmoid), or "
                 "sum such a parameter out"
             )
-        self._warn(why, stacklevel=4)
+        self._warn(why)
         return found
 
     def _by_terms(self, rows, rng):

@@ -1,7 +1,7 @@
 """The base class of all samplers of points (batches, importance weights, feedback) and the uniform
 sampler."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -47,8 +47,8 @@ class Sampler(Stateful):
     n: Count
     batch_size: Count
 
-    _state = ("rng", "_delivered", "_waiting")
-    _same = ("n", "batch_size")
+    _state: ClassVar[tuple[str, ...]] = ("rng", "_delivered", "_waiting")
+    _same: ClassVar[tuple[str, ...]] = ("n", "batch_size")
 
     def __init__(self, n: int, *, batch_size: int, random_state: Seed) -> None:
         self.n = n
