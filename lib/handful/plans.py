@@ -128,6 +128,24 @@ class Compress(Plan):
         return union.ids[selector.indices_], selector.weights_
 
 
+def inclusion_probabilities(weights, size):
+    """Probabilities in proportion to positive weights, at most 1, that add up to `size`: shape
+    (n,)."""
+    probabilities = np.zeros(len(weights))
+    is_certain = np.zeros(len(weights), dtype=bool)
+    while True:
+        n_left = size - np.count_nonzero(is_certain)
+        open_weights = weights[~is_certain]
+        probabilities[is_certain] = 1.0
+        if n_left == 0 or len(open_weights) == 0:
+            return probabilities
+        probabilities[~is_certain] = open_weights * (n_left / open_weights.sum())
+        above = probabilities > 1
+        if not above.any():
+            return probabilities
+        is_certain |= above
+
+
 def census(block):
     """Of a block: how many rows count, their weight, and that of each class."""
     return (
