@@ -1222,6 +1222,24 @@ def test_what_needs_all_rows_is_right_from_all_rows_with_the_draws():
     assert matched.check(draws[:, None], y[:, None], y).verdict == "use the draws"
 
 
+def test_leave_one_out_of_weighted_rows_is_as_wrong_as_the_page_says():
+    rng = np.random.default_rng(0)
+    X = rng.standard_t(3, size=(8000, 6))
+    y = (rng.random(8000) < expit(X @ rng.normal(size=6) * 0.7 - 0.5)).astype(int)
+    matched = MatchedCoreset(Logistic(), at="posterior", random_state=0).fit(X, y)
+    model, target = likelihood(Logistic(), y)
+    rows = LikelihoodSums(model, X, target, np.ones(len(y)))
+    draws = find_pilot(rows, 1.0, None)[0].draws(2000, rng)
+    values = matched.log_likelihood(draws, X, y)
+
+    def leave_one_out(values):
+        return (np.log(len(values)) - logsumexp(-values, axis=0)).sum()
+
+    few = values[:, matched.indices_] * matched.weights_
+    assert leave_one_out(values) == pytest.approx(-3013, abs=1)
+    assert leave_one_out(few) == pytest.approx(-3312, abs=30)
+
+
 def test_small_data_hear_that_it_hardly_pays():
     X, eta, rng = linear_data(n=120, d=8)
     with pytest.warns(UserWarning, match="hardly pays"):

@@ -21,13 +21,16 @@ class LikelihoodSums:
     X : array; or RowBlocks, whose rows were checked
     y, weights : arrays of n entries; y as the model takes it, or None
     folds : `Folds`, each of which keeps its sums; None for one of all rows
+    form : `QuadraticForm` of parameters as users see them, which belongs to the sums over rows;
+        None without
     """
 
-    def __init__(self, model, X, y, weights, folds=None):
+    def __init__(self, model, X, y, weights, folds=None, form=None):
         self.model = model
         self.y = y
         self.weights = weights
         self.folds = folds
+        self.form = form
         if not isinstance(X, RowBlocks):
             X = InMemory(Rows(X, None, weights, np.arange(len(X))))
         self.blocks = X
@@ -47,13 +50,16 @@ class LikelihoodSums:
         has_prior = at == "posterior"
         free = has_prior or not model.problem.penalise_intercept
         model.move(center, moves_intercept=free, binds_intercept=has_prior)
+        if self.form is not None:
+            self.form = self.form.of(model.outer)
         return self
 
-    def restricted(self, places, weights):
-        """The sums over some of the rows, with new weights, in memory."""
+    def restricted(self, places, weights, form=None):
+        """The sums over some of the rows, with new weights, in memory, and a `QuadraticForm`
+        beside them."""
         X = self.model.columns(self.blocks.take(places).X)
         y = None if self.y is None else self.y[places]
-        return LikelihoodSums(self.model, X, y, weights, self.folds and self.folds[places])
+        return LikelihoodSums(self.model, X, y, weights, self.folds and self.folds[places], form)
 
     def where(self, mask):
         """The rows of a mask, in memory, with their weights."""
@@ -96,17 +102,20 @@ class LikelihoodSums:
 
     def sums(self, theta):
         """Log-likelihoods of all rows together at parameters (K, p), shape (K,)."""
-        return self.over(sum, "sums", theta, weighted=True)
+        found = self.over(sum, "sums", theta, weighted=True)
+        return found if self.form is None else found + self.form(theta)
 
     def expansion(self, theta):
         """The expansion of the log-likelihood of all rows together, of a linear model at parameters
         (p,)."""
-        return self.over(sum, "expansion", theta, weighted=True)
+        found = self.over(sum, "expansion", theta, weighted=True)
+        return found if self.form is None else found + self.form.expansion(theta)
 
     def slopes(self, theta):
         """Slopes of the log-likelihood of all rows together, of a linear model at parameters (K,
         p), shape (K, p)."""
-        return self.over(sum, "slopes", theta, weighted=True)
+        found = self.over(sum, "slopes", theta, weighted=True)
+        return found if self.form is None else found + self.form.slopes(theta)
 
     def moved_together(self, theta):
         """In how many rows two parameters move the log-likelihood together, shape (p, p)."""

@@ -79,6 +79,23 @@ class Likelihood:
         first = values[:, :1]
         return np.column_stack([ones, first, values[:, 1:] - first])
 
+    def higher_orders(self, theta, X, y):
+        """Root mean squares of the rows' third- and fourth-order terms, shape (rows,).
+
+        Parameters
+        ----------
+        theta : shape (1 + 4 K, p): the center, K draws, their opposites, and both half as far from
+            the center
+        """
+        values = self.values(theta, X, y)
+        moved = values[:, 1:] - values[:, :1]
+        ahead, behind, ahead_half, behind_half = np.split(moved, 4, axis=1)
+        odd = (ahead - behind) / 2 - (ahead_half - behind_half)
+        even = (ahead + behind) / 2 - 2 * (ahead_half + behind_half)
+        # Slopes and curvatures cancel; of the other terms three quarters are left.
+        squares = (odd**2 + even**2) * 16 / 9
+        return np.sqrt(np.where(np.isfinite(squares), squares, 0.0).mean(1))
+
     def moved_together(self, theta, X, y):
         """In how many rows two parameters act together near some (p,), shape (p, p)."""
         lengths = 1e-3 * np.maximum(1.0, np.abs(theta))

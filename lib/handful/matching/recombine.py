@@ -11,10 +11,9 @@ from scipy.linalg.blas import dgemm, dger, dtrsm
 from scipy.optimize import nnls
 from scipy.sparse import csr_matrix
 
-from handful.checks import check_array, check_integer, check_sample_weight
+from handful.checks import check_array, check_in_memory, check_integer, check_sample_weight
 from handful.matching.moments import centers, moments
-from handful.progress import Bar
-from handful.rows import check_in_memory
+from handful.running import Bar
 
 # entries of the features in memory at once: they fit into a cache
 CHUNK = 250_000
