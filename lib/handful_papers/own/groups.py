@@ -95,7 +95,25 @@ def problem_of(what, n, seed):
 def sparse_rows(design, y, weights=None):
     """`SparseRows` of a logistic regression."""
     model, target = likelihood(Logistic(), y)
-    return SparseRows(model, design, target, np.ones(len(y)) if weights is None else weights)
+    return SparseRows(
+        model,
+        design,
+        target,
+        np.ones(len(y)) if weights is None else weights,
+    )
+
+
+def matched_rows(design, y, deviations, seed):
+    """A fitted `MatchedCoreset`, and the CPU seconds that it took."""
+    start = time.process_time()
+    matched = MatchedCoreset(
+        Logistic(),
+        at="posterior",
+        prior=deviations,
+        random_state=seed,
+    )
+    matched.fit(design, y)
+    return matched, time.process_time() - start
 
 
 def drawn_in_groups(group, m, rng):
@@ -155,12 +173,22 @@ def group_rows(what, seed, *, n, n_draws):
     }
     for method, found in chosen.items():
         variances[method] = np.var(every - rows.restricted(*found).sums(theta))
-    same = dict(part="groups", what=what, n=len(y), d=len(deviations))
+    sizes = {method: len(places) for method, (places, _) in chosen.items()}
+    about = dict(part="groups", what=what, n=len(y), d=len(deviations))
+    return rows_of_methods(about, sizes, variances, seconds)
+
+
+def rows_of_methods(about, sizes, variances, seconds):
+    """A dict for each method: what all share, its rows, variance and CPU seconds."""
     found = []
     for method, variance in variances.items():
-        size = len(chosen[method][0]) if method in chosen else 0
-        row = dict(method=method, rows=size, variance=variance, seconds=seconds.get(method))
-        found.append(same | row)
+        row = dict(
+            method=method,
+            rows=sizes.get(method, 0),
+            variance=variance,
+            seconds=seconds.get(method),
+        )
+        found.append(about | row)
     return found
 
 
@@ -191,8 +219,13 @@ def form_rows(what, seed, *, size, n_draws):
     rng = np.random.default_rng([seed, 7])
     start = time.process_time()
     fitted = MatchedCoreset(
-        Logistic(), at="posterior", remainder="quadratic", size=size, random_state=seed
-    ).fit(X, y)
+        Logistic(),
+        at="posterior",
+        remainder="quadratic",
+        size=size,
+        random_state=seed,
+    )
+    fitted.fit(X, y)
     seconds = {"form": time.process_time() - start}
     model, target = likelihood(Logistic(), y)
     rows = LikelihoodSums(model, X, target, np.ones(len(y)))
@@ -217,13 +250,9 @@ def form_rows(what, seed, *, size, n_draws):
         "taylor": np.var(missed - taylor),
         "form": np.var(every - with_form.sums(theta)),
     }
-    same = dict(part="columns", what=what, n=len(y), d=X.shape[1] + 1)
-    found = []
-    for method, variance in variances.items():
-        of_rows = method in ("uniform", "taylor", "form")
-        row = dict(method=method, rows=size if of_rows else 0, variance=variance)
-        found.append(same | row | dict(seconds=seconds.get(method)))
-    return found
+    sizes = dict.fromkeys(("uniform", "taylor", "form"), size)
+    about = dict(part="columns", what=what, n=len(y), d=X.shape[1] + 1)
+    return rows_of_methods(about, sizes, variances, seconds)
 
 
 def gaussian_at(rows, prior, center):
@@ -259,10 +288,19 @@ def check_rows(what, seed, *, n, n_chains, n_steps):
         if kind == "shifted by .3 deviations":
             draws = draws + SHIFT * scale
         report = matched.check(draws, design, y)
-        row = dict(method=kind, right=is_right, verdict=report.verdict)
-        row["variance"] = report.variance
-        row["z"] = report.stein.z
-        found.append(dict(part="check", what=what, n=len(y), d=len(own), rows=len(weights)) | row)
+        row = dict(
+            part="check",
+            what=what,
+            n=len(y),
+            d=len(own),
+            rows=len(weights),
+            method=kind,
+            right=is_right,
+            verdict=report.verdict,
+            variance=report.variance,
+            z=report.stein.z,
+        )
+        found.append(row)
     return found
 
 
@@ -316,10 +354,18 @@ def chain_rows(what, seed, *, n_warmup, n_draws, n_timed):
         tau = numpyro.sample("tau", numpyro.distributions.HalfNormal(1.0))
         effects = numpyro.sample("effects", normal(0, tau).expand([n_groups]))
         eta = X @ beta + intercept + effects[group]
-        numpyro.factor("rows", (w * (y * eta - jax.numpy.logaddexp(0.0, eta))).sum())
+        numpyro.factor(
+            "rows",
+            (w * (y * eta - jax.numpy.logaddexp(0.0, eta))).sum(),
+        )
 
     mode = matched.modes_[0]
-    values = dict(beta=mode[:d], effects=mode[d:-1], intercept=mode[-1], tau=DEVIATION)
+    values = dict(
+        beta=mode[:d],
+        effects=mode[d:-1],
+        intercept=mode[-1],
+        tau=DEVIATION,
+    )
     few = matched.indices_
     args = X[few], group[few], y[few], matched.weights_
     run = MCMC(
@@ -353,20 +399,28 @@ def chain_rows(what, seed, *, n_warmup, n_draws, n_timed):
             jax.block_until_ready(both(values))
         return 1000 * (time.process_time() - start) / n_timed
 
-    same = dict(part="NUTS", what=what, n=len(y), d=len(values["effects"]) + d + 2)
-    same["gradients"] = n_gradients
-    return [
-        same
-        | dict(
-            method="matched",
-            rows=len(few),
-            seconds=choosing,
-            ms=milliseconds(*args),
-            verdict=report.verdict,
-            variance=report.variance,
-        ),
-        same | dict(method="full", rows=len(y), seconds=0.0, ms=milliseconds(X, group, y, 1.0)),
-    ]
+    about = dict(
+        part="NUTS",
+        what=what,
+        n=len(y),
+        d=len(values["effects"]) + d + 2,
+        gradients=n_gradients,
+    )
+    matched_row = dict(
+        method="matched",
+        rows=len(few),
+        seconds=choosing,
+        ms=milliseconds(*args),
+        verdict=report.verdict,
+        variance=report.variance,
+    )
+    full_row = dict(
+        method="full",
+        rows=len(y),
+        seconds=0.0,
+        ms=milliseconds(X, group, y, 1.0),
+    )
+    return [about | matched_row, about | full_row]
 
 
 # --- which numbers decide the claims
