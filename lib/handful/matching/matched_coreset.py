@@ -190,7 +190,7 @@ class MatchedCoreset(Selector):
     kl_ : "posterior": estimated divergence (nats) of the rows' posterior from that of all rows, by
         draws that were not matched; NaN where too few of them count, for other `at`, and for
         `LeastSquares`, whose sums are kept exactly. With groups: half the variance of what the
-        rows miss, at draws of the Gaussian at the mode
+        rows miss, at draws of the Gaussian at the mode; with `remainder`, near the mean
     modes_ : "posterior": shape (M, p), the modes found, the highest first
     laplace_ : "posterior": what the Gaussian at the modes, or where that does not suffice one moved
         to the mean of the posterior, gives with importance weights, and whether that suffices
@@ -754,7 +754,7 @@ class MatchedCoreset(Selector):
         self.laplace_ = nearer(laplace, rows, log_prior, pilot)
         self._advise(n, 2 * n_terms + 1)
         found = self._until_near(rows, pilot, log_prior, pairs, held, rng)
-        why = self._doubts(n, n_terms)
+        why = self._doubts(rows, n, n_terms)
         if not rows.model.n_outputs and (flat := flat_parameters(rows, log_prior, pilot)):
             why = (
                 f"the posterior is flat along a direction of parameters {flat}: give a proper "
@@ -898,15 +898,23 @@ class MatchedCoreset(Selector):
                 f"on about {m}; below some {FEW_ROWS:,} rows a handful hardly pays.",
             )
 
-    def _doubts(self, n, n_terms):
+    def _doubts(self, rows, n, n_terms):
         """Why the rows may miss the posterior, or nothing."""
         m = self.size or self.n_equations_
         if 2 * n_terms > MAX_ROW_SHARE * n:
-            return f"it hardly pays: {2 * n_terms} equations would be wanted for {n} rows"
+            why = f"it hardly pays: {2 * n_terms} equations would be wanted for {n} rows"
+            return why + self._instead(rows)
         if m < n_terms + 2:
-            return f"{m} rows are fewer than the {n_terms} first- and second-order terms and two"
+            few = f"{m} rows are fewer than the {n_terms} first- and second-order terms and two"
+            return few + self._instead(rows)
         if self.size is None and not self.kl_ <= self.tol:
             return f"the estimated divergence is {self.kl_:.2g}, and not at most tol={self.tol:g}"
+        return ""
+
+    def _instead(self, rows):
+        """What takes so many parameters, where there is something."""
+        if rows.model.has_slopes and self.modes_.shape[1] > FEW_PARAMETERS:
+            return " (remainder='quadratic' takes so many parameters)"
         return ""
 
     def _match(self, rows, n_equations, equations, *args, exactly=False):
