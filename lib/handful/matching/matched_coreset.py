@@ -27,6 +27,7 @@ from handful.checks import (
     without_absent,
 )
 from handful.coreset import Selector
+from handful.matching.differences import evenly
 from handful.matching.draws import stacked, tested
 from handful.matching.folds import (
     CurveReport,
@@ -635,8 +636,7 @@ class MatchedCoreset(Selector):
     def _at_parameters(self, rows, theta):
         if self.size is not None:
             most = max(self.size, MAX_PURSUIT_EQUATIONS) - 1
-            if len(theta) > most:
-                theta = theta[np.linspace(0, len(theta) - 1, most).astype(int)]
+            theta = evenly(theta, most)
         if not rows.model.n_outputs:
             check_alone(rows, theta[:1])
         self.parameters_ = theta

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from handful.checks import as_real, check_integer
+from handful.matching.differences import evenly
 from handful.matching.draws import stacked
 from handful.matching.importance_check import DrawsReport, check_log_weights
 from handful.matching.likelihoods import LEAST_ROWS, Likelihood
@@ -284,7 +285,7 @@ class LogLikRows:
     def __init__(self, log_lik: Any, size: int):
         values = by_row(log_lik)
         check_integer("size", size, least=2)
-        some = np.linspace(0, len(values) - 1, min(size - 1, len(values))).astype(int)
+        some = evenly(np.arange(len(values)), size - 1)
         ones = np.ones(values.shape[1])
         # a sum and differences: draws that are near one another lose no digits
         differences = values[some[1:]] - values[some[:1]]
