@@ -127,7 +127,10 @@ class GroupMatch:
         large = np.flatnonzero(counts[1:] > KEPT * n_own)
         small = np.flatnonzero((counts[1:] > 0) & (counts[1:] <= KEPT * n_own))
         if len(small):
-            yield np.concatenate([order[ends[g] : ends[g + 1]] for g in small]), None
+            yield (
+                np.concatenate([order[ends[g] : ends[g + 1]] for g in small]),
+                None,
+            )
         for start in range(0, len(large), n_groups):
             batch = large[start : start + n_groups]
             places = np.concatenate([order[ends[g] : ends[g + 1]] for g in batch])

@@ -163,7 +163,13 @@ def nearby_mode(negative, p):
         start = rng.uniform(-NEAR_ZERO, NEAR_ZERO, p)
         if not np.isfinite(negative(start)[0]):
             continue
-        found = minimize(negative, start, jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
+        found = minimize(
+            negative,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": STEPS},
+        )
         if np.isfinite(found.fun) and np.isfinite(found.x).all():
             return found.x
     raise ValueError(

@@ -107,11 +107,19 @@ class PyMCModel(WrittenModel):
             self._of_rows = self._of_many(of_rows, rows)
         weighted = (w * of_rows).sum()
         self._slope = self._function(
-            [weighted, *pt.grad(weighted, self.value_vars, disconnected_inputs="ignore")], rows, w
+            [
+                weighted,
+                *pt.grad(weighted, self.value_vars, disconnected_inputs="ignore"),
+            ],
+            rows,
+            w,
         )
         self._prior = self._of_many(prior)
         self._prior_slope = self._function(
-            [prior, *pt.grad(prior, self.value_vars, disconnected_inputs="ignore")]
+            [
+                prior,
+                *pt.grad(prior, self.value_vars, disconnected_inputs="ignore"),
+            ]
         )
         both = total.sum() + prior
         self._posterior = self._function([both, *pt.grad(both, self.value_vars)])

@@ -159,7 +159,11 @@ class ProbedRows:
             H[range(C), range(C)] = alone / lengths**2
             H[j, k] = both / (2 * lengths[j] * lengths[k])
             H[k, j] = H[j, k]
-            return base, ((plus - minus) / (2 * lengths)).T, H.transpose(2, 0, 1)
+            return (
+                base,
+                ((plus - minus) / (2 * lengths)).T,
+                H.transpose(2, 0, 1),
+            )
 
         return expansions
 
