@@ -39,8 +39,8 @@ class QuadraticForm:
 
     With ``move = theta - center`` it is ``constant + slope @ move + 0.5 * bends @ square(move @
     directions)``. Where a bend is positive, so that the form rises, the square is bounded beyond 5
-    deviations: the density of the rows, the form and the prior is then proper, as their
-    log-likelihoods fall faster than the form rises.
+    deviations: the density of the rows, the form and the prior is then proper where their
+    log-likelihood is concave, as it falls faster than the form rises, or the prior a Gaussian.
 
     Attributes
     ----------
