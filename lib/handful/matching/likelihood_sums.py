@@ -193,14 +193,16 @@ def _of_folds(block, model, thetas, tested, own):
     y, weights, codes = own
     values = np.zeros(thetas.shape[:2])
     slopes = np.zeros(thetas.shape)
-    step = _rows_at_once(model, len(thetas))
-    for j, k in enumerate(tested):
-        for rows, is_held in ((codes == k, True), (codes != k, False)):
-            places = np.flatnonzero(rows)
-            for part in (places[a : a + step] for a in range(0, len(places), step)):
-                given = thetas[:, j], X[part], y[part], weights[part]
-                if is_held:
-                    values[:, j] += model.sums(*given)
-                else:
-                    slopes[:, j] += model.slopes(*given)
+    step = _rows_at_once(model, thetas[..., 0].size)
+    for code in np.unique(codes):
+        held = tested == code
+        models = thetas[:, held].reshape(-1, thetas.shape[-1])
+        others = thetas[:, ~held]
+        others_in_rows = others.reshape(-1, thetas.shape[-1])
+        places = np.flatnonzero(codes == code)
+        for part in (places[a : a + step] for a in range(0, len(places), step)):
+            given = X[part], y[part], weights[part]
+            slopes[:, ~held] += model.slopes(others_in_rows, *given).reshape(others.shape)
+            if held.any():
+                values[:, held] += model.sums(models, *given)[:, None]
     return values, slopes

@@ -723,7 +723,7 @@ class MatchedCoreset(Selector):
         return found
 
     def _match_curve(self, rows, sample, optima, between):
-        """Rows matched at optima, and then where their curve was the furthest from that of all
+        """Rows matched at optima, and then also where their curve was the furthest from that of all
         rows, until it is near."""
         most = self.size or MAX_ROW_SHARE * np.count_nonzero(rows.weights)
         while True:
@@ -737,13 +737,13 @@ class MatchedCoreset(Selector):
                 return found
 
     def _check_curve(self, rows, sample, found, between):
-        """Set `curve_error_`; the models, shape (K, p), at the penalty where it is largest."""
+        """Set `curve_error_`; the mean of the folds' models, shape (1, p), where it is largest."""
         few = rows.restricted(*found)
         models = models_without(few, between)
         errors = [abs(report.error) for report in curve_reports(rows, sample, few, models)]
         self.folds_ = self.row_folds_[found[0]]
         self.curve_error_ = max(errors)
-        return models[np.argmax(errors)]
+        return models[np.argmax(errors)].mean(0, keepdims=True)
 
     def _posterior(self, rows, rng):
         starts = starting_points(rows, self.start)
