@@ -150,26 +150,28 @@ class LikelihoodSums:
 
 
 def _of_block(block, model, reduce, method, args, weighted, own):
-    X = model.columns(block.X)
+    X = np.asarray(block.X)
     columns = own[:2] if weighted else own[:1]
     asked = getattr(model, method)
-    step = _rows_at_once(model, len(args[0]) if args else 0)
+    step = _rows_at_once(model, X, len(args[0]) if args else 0)
     found = []
     for first in range(0, len(X), step):
         part = slice(first, first + step)
         sides = [None if c is None else c[part] for c in columns]
-        found.append(asked(*args, X[part], *sides))
+        found.append(asked(*args, model.columns(X[part]), *sides))
     return reduce(found)
 
 
-def _rows_at_once(model, n_parameters):
-    """So many rows of a block are handled at once, at so many parameters; without any, PART."""
+def _rows_at_once(model, X, n_parameters):
+    """So many rows of a block are handled at once, at so many parameters: PART numbers of X or of
+    what is asked."""
     width = n_parameters * max(1, model.n_outputs)
-    return max(1, PART // max(1, width))
+    n_columns = int(np.prod(X.shape[1:]))
+    return max(1, PART // max(1, width, n_columns))
 
 
 def _matched(block, model, n_parts, equations, args, own):
-    X = model.columns(block.X)
+    X = np.asarray(block.X)
     y, weights, codes = own
     found = []
     asked = getattr(model, equations)
@@ -178,7 +180,7 @@ def _matched(block, model, n_parts, equations, args, own):
 
         def features(r, part=part):
             places = part[r]
-            return asked(*args, X[places], None if y is None else y[places])
+            return asked(*args, model.columns(X[places]), None if y is None else y[places])
 
         if weights[part].any():
             chosen, w, residual = recombine(features, len(part), weights[part])
@@ -189,11 +191,11 @@ def _matched(block, model, n_parts, equations, args, own):
 
 
 def _of_folds(block, model, thetas, tested, own):
-    X = model.columns(block.X)
+    X = np.asarray(block.X)
     y, weights, codes = own
     values = np.zeros(thetas.shape[:2])
     slopes = np.zeros(thetas.shape)
-    step = _rows_at_once(model, thetas[..., 0].size)
+    step = _rows_at_once(model, X, thetas[..., 0].size)
     for code in np.unique(codes):
         held = tested == code
         models = thetas[:, held].reshape(-1, thetas.shape[-1])
@@ -201,7 +203,7 @@ def _of_folds(block, model, thetas, tested, own):
         others_in_rows = others.reshape(-1, thetas.shape[-1])
         places = np.flatnonzero(codes == code)
         for part in (places[a : a + step] for a in range(0, len(places), step)):
-            given = X[part], y[part], weights[part]
+            given = model.columns(X[part]), y[part], weights[part]
             slopes[:, ~held] += model.slopes(others_in_rows, *given).reshape(others.shape)
             if held.any():
                 values[:, held] += model.sums(models, *given)[:, None]
