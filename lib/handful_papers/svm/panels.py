@@ -3,6 +3,10 @@
 from handful_papers import style
 from handful_papers.svm import METHODS
 from handful_papers.svm.comparisons import FLOOR
+from handful_papers.svm.errors import TRAINED_BY_SVC
+
+# Of the two solvers whose times are drawn: the paper's, which trains on all points, and ours.
+SOLVER_COLOURS = {"SVC": style.BLACK, "LinearSVM": style.EXTENSION}
 
 
 def panels(rows, ylabel, draw):
@@ -11,7 +15,7 @@ def panels(rows, ylabel, draw):
 
     Parameters
     ----------
-    rows : pandas.DataFrame with dataset and size
+    rows : pandas.DataFrame with dataset and size, NaN for all points
     ylabel : str
     draw : function of axes and the rows of one data set
     """
@@ -20,7 +24,7 @@ def panels(rows, ylabel, draw):
     for ax, label in zip(axes.flat, labels):
         part = rows[rows.dataset == label]
         draw(ax, part)
-        sizes = sorted(part["size"].unique())
+        sizes = sorted(part["size"].dropna().unique())
         ax.set(
             title=label,
             xscale="log",
@@ -59,62 +63,59 @@ def _median_absolute_deviation(errors):
     return (errors - errors.median()).abs().median()
 
 
-def draw_ratios(rows, xlabel):
-    """A figure with a panel for each data set, in it a row of marks for each method: times over
-    those of another.
+def draw_times(ax, rows):
+    """CPU seconds to choose a sample and to train on it, medians with quartiles over trials,
+    against its size, by the paper's solver and by ours; and to train on all points, as levels.
 
-    Each mark is the median over trials at one sample size, with a line from quartile to quartile;
-    the lower and larger marks are those of larger samples.
+    A level of points that look up is a training that was stopped there.
 
     Parameters
     ----------
-    rows : pandas.DataFrame with dataset, method, size (NaN where a method trains on all points) and
-        ratio
-    xlabel : str
+    ax : matplotlib.axes.Axes
+    rows : pandas.DataFrame with method, size, select, train, train_svc; those of training on all
+        points have size NaN, seconds and stopped, and their solver as method
     """
-    methods = list(rows.method.unique())
-    labels = list(rows.dataset.unique())
-    names = [METHODS[method]["label"].removeprefix("Coreset, ") for method in methods]
-    fig, axes = style.panels(len(labels), ratio=0.8)
-    by_size = rows.groupby(["dataset", "method", "size"], dropna=False)
-    quartiles = by_size.ratio.quantile([0.25, 0.5, 0.75]).unstack()
-    for ax, label in zip(axes.flat, labels):
-        ax.axvline(
-            1,
-            color=style.BLACK,
-            lw=0.8,
-            zorder=1,
-        )
-        for row, method in enumerate(methods):
-            if (label, method) in quartiles.index:
-                _draw_marks(ax, row, quartiles.loc[label, method].to_numpy(), METHODS.style(method))
-        ax.set(
-            title=label,
-            xscale="log",
-            ylim=(len(methods) - 0.5, -0.5),
-        )
-        ax.set_yticks(range(len(methods)), names if ax in axes[:, 0] else [])
-        style.log_ticks(ax.xaxis)
-    for ax in axes[-1]:
-        ax.set_xlabel(xlabel)
-    return fig
+    samples = rows.dropna(subset=["size"])
+    for solver, column in {"SVC": "train_svc", "LinearSVM": "train"}.items():
+        for method in TRAINED_BY_SVC:
+            mine = samples[samples.method == method]
+            total = mine["select"] + mine[column]
+            _draw_quartiles(ax, total.groupby(mine["size"]), _look(method, solver))
+    for row in rows[rows["size"].isna()].itertuples():
+        if row.method in SOLVER_COLOURS:
+            _draw_level(ax, row, sorted(samples["size"].unique()))
 
 
-def _draw_marks(ax, row, marks, look):
-    """The marks of a method in its row of a panel: a (lower quartile, median, upper quartile) for
-    each size."""
-    for k, (low, middle, high) in enumerate(marks):
-        at = row + 0.2 * (k - (len(marks) - 1) / 2)
-        if high > low:
-            ax.plot(
-                [low, high],
-                [at, at],
-                color=look["color"],
-                lw=0.8,
-            )
-        size = {
-            "marker": look["marker"] or "o",
-            "ms": 2.5 + 0.8 * k,
-            "ls": "",
-        }
-        ax.plot(middle, at, **look | size)
+def _look(method, solver):
+    """Of a method that one of two solvers trains: marks and dashes are the method's, ours has the
+    colour of an extension."""
+    name = METHODS[method]["label"]
+    look = METHODS.style(method, label=f"{name}, {solver}")
+    if solver == "LinearSVM":
+        look["color"] = SOLVER_COLOURS[solver]
+        look["mfc"] = "white"
+    return look
+
+
+def _draw_quartiles(ax, by_size, look):
+    low = by_size.quantile(0.25)
+    middle = by_size.median()
+    high = by_size.quantile(0.75)
+    several = by_size.size().max() > 1
+    bars = [middle - low, high - middle] if several else None
+    ax.errorbar(middle.index, middle, yerr=bars, elinewidth=0.7, **look)
+
+
+def _draw_level(ax, row, sizes):
+    stopped = row.stopped == 1
+    label = METHODS[row.method]["label"].removesuffix(" (extension)")
+    ax.plot(
+        sizes,
+        [row.seconds] * len(sizes),
+        color=SOLVER_COLOURS[row.method],
+        marker="^" if stopped else "",
+        ls="-",
+        lw=0.8,
+        label=f"{label}, stopped there" if stopped else label,
+        zorder=1.5,
+    )
