@@ -5,7 +5,6 @@ A task of a sweep is one data set with one seed. Times are CPU seconds of the pr
 machine they say what an arm costs, whoever else is at work.
 """
 
-import math
 import time
 import warnings
 from dataclasses import dataclass
@@ -253,13 +252,20 @@ def offline_errors(dataset, *, n_sizes, data_seed, seed):
     return rows
 
 
-def offline_times(dataset, *, n_sizes, data_seed, seed):
+def offline_times(
+    dataset,
+    *,
+    n_sizes,
+    data_seed,
+    with_svc=(),
+    seed,
+):
     """Figure 2: seconds to select and to train, each arm anew at every size, the arms taking turns.
 
     Returns
     -------
     list of dict with dataset, method, size, seed, error, select, train, seconds (their sum) and,
-    for the arms of `TRAINED_BY_SVC`, train_svc
+    for the data sets in `with_svc`, train_svc
     """
     problem = svm_problem(dataset, seed=data_seed)
     rows = []
@@ -270,7 +276,7 @@ def offline_times(dataset, *, n_sizes, data_seed, seed):
             start = time.process_time()
             sample = selector.fit(problem.X, problem.y).take(problem.X, problem.y)
             select = time.process_time() - start
-            timed = _timed_row(problem, sample, select, arm in TRAINED_BY_SVC)
+            timed = _timed_row(problem, sample, select, dataset in with_svc)
             row = dict(
                 dataset=problem.label,
                 method=arm,
@@ -292,75 +298,27 @@ def _compile(dataset, data_seed):
         relative_error(problem, *selector.take(problem.X, problem.y))
 
 
-def full_times(
-    dataset,
-    solver,
-    *,
-    data_seed,
-    limit=math.inf,
-    repeats=3,
-):
+def full_times(dataset, solver, *, data_seed, repeats=3):
     """Seconds to train on all points, and how near the optimum a solver comes: one row.
 
     `LinearSVM` is ours, to a certified gap of 1e-8; `SVC` (linear kernel, tol 1e-3) solves the same
     problem; `LinearSVC` (hinge) penalises the bias, so it solves a slightly different one.
 
-    Parameters
-    ----------
-    limit : float, CPU seconds after which `SVC` is stopped: its time is then a lower bound
-
     Returns
     -------
-    list of dict with dataset, solver, seconds (median), error, stopped (1 or 0)
+    list of dict with dataset, solver, seconds (median), error
     """
     problem = svm_problem(dataset, seed=data_seed)
-    stopped = False
-    if solver == "SVC":
-        model, seconds, stopped = train_within(limit, problem.X, problem.y)
-    else:
-        times = []
-        for _ in range(repeats if solver == "LinearSVM" else 1):
-            model, one = _train(SOLVERS[solver](), problem.X, problem.y)
-            times.append(one)
-        seconds = float(np.median(times))
+    n_runs = repeats if solver == "LinearSVM" else 1
+    runs = [_train(SOLVERS[solver](), problem.X, problem.y) for _ in range(n_runs)]
+    last, _ = runs[-1]
     row = dict(
         dataset=problem.label,
         solver=solver,
-        seconds=seconds,
-        error=_error(problem, model),
-        stopped=int(stopped),
+        seconds=float(np.median([seconds for _, seconds in runs])),
+        error=_error(problem, last),
     )
     return [row]
-
-
-def train_within(limit, X, y):
-    """The paper's solver, trained to its end or until it has taken `limit` CPU seconds.
-
-    It can be stopped only after a number of iterations, so it runs again from the start with more
-    of them until one run ends or lasts that long.
-
-    Parameters
-    ----------
-    limit : float, CPU seconds
-
-    Returns
-    -------
-    model : SVC, of the last run
-    seconds : float, CPU seconds of the last run; at least `limit` where it was stopped
-    stopped : bool
-    """
-    n_iterations = 1000
-    while True:
-        solver = SOLVERS["SVC"]()
-        solver.set_params(max_iter=n_iterations)
-        model, seconds = _train(solver, X, y)
-        stopped = model.fit_status_ == 1
-        if not stopped or seconds >= limit:
-            return model, seconds, stopped
-        # A tenth more than its pace so far says, as later iterations may be faster.
-        growth = 1.1 * limit / seconds
-        growth = min(max(growth, 2.0), 16.0)
-        n_iterations = round(growth * n_iterations)
 
 
 def streaming_runs(
