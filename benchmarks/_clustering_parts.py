@@ -124,7 +124,7 @@ def _rows_of_file(path, start, stop):
 
 def _error(X, model):
     # a row in a hundred is enough to compare by
-    from handful.clustering.distances import quantization_error
+    from handful.clustering.quantization import quantization_error
 
     some = np.array(X[::100])
     return quantization_error(some, model.cluster_centers_) / len(some)

@@ -19,7 +19,16 @@ D = 20
 SIZE = 100
 ROWS = 20_000
 # Tables whose rows are not Gaussian, and the rows of a chunk.
-TABLES = ("cod_rna", "htru2", "credit_default", "susy_subset", "phishing", "skin_nonskin")
+TABLES = (
+    "cod_rna",
+    "htru2",
+    "credit_default",
+    "susy_subset",
+    "phishing",
+    "skin_nonskin",
+    "covtype_subset",
+    "kdd_bio",
+)
 CHUNK = 7200
 
 

@@ -11,7 +11,6 @@ import warnings
 import numpy as np
 from _harness import Bench
 from handful.clustering import VCGMM, quantization_error
-from handful.clustering.distances import nearest_centers
 from handful.clustering.seeding import afkmc2, kmeans_plusplus
 from handful.clustering.variational import (
     Mixture,
@@ -22,6 +21,7 @@ from handful.clustering.variational import (
     random_sets,
 )
 from handful.clustering.vcgmm_kernels import Threads
+from handful.distances import nearest_centers
 from handful.sensitivity.lightweight import lightweight_coreset
 from handful_papers.vcgmm.data import clustering_problem
 from handful_papers.vcgmm.lloyd import four_distances, lloyd

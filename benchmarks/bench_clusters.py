@@ -15,7 +15,7 @@ import joblib
 import numpy as np
 from _harness import Bench
 from handful.blocks import Blocks
-from handful.clustering.distances import nearest_centers
+from handful.distances import nearest_centers
 from handful_papers.own.beyond_memory import measured_fit, write_rows
 
 # rows; files of fewer rows; rows that give the error

@@ -29,7 +29,7 @@ from handful import (
 )
 from handful.clustering import Medoids
 from handful.clustering import MiniBatchKMeans as handful_minibatch
-from handful.clustering.distances import quantization_error
+from handful.clustering.quantization import quantization_error
 from handful.data import load
 from handful.svm.linear_svm import svm_objective
 from sklearn.cluster import KMeans, MiniBatchKMeans, kmeans_plusplus

@@ -383,7 +383,7 @@ def openmp_threads():
 
 
 def test_few_rows_are_trained_on_with_one_thread_and_many_with_all(monkeypatch):
-    monkeypatch.setattr("handful.linalg.FEW_ROWS", 100)
+    monkeypatch.setattr("handful.running.FEW_ROWS", 100)
     Threads.noted.clear()
     Threads.scored.clear()
     with threadpool_limits(2, "openmp"):
@@ -410,6 +410,10 @@ def test_choosing_pays_from_the_fit_on_that_its_seconds_are_saved():
     assert found.summary()["saves_from"].tolist()[1:] == [1, 3, np.inf]
     assert re.search(r"slow .* never", repr(found))
     assert re.search(r"fast .* fit 3", repr(found))
+    # Milliseconds are the clock's noise.
+    seconds = ["choose_seconds", "train_seconds"]
+    brief = Comparison(frame.assign(**frame[seconds] / 1000), "score")
+    assert brief.summary()["saves_from"].isna().all()
 
 
 def test_no_seconds_are_saved_where_the_score_is_worse_than_that_of_all_rows_beyond_noise():

@@ -279,6 +279,19 @@ def test_a_word_of_the_release_before_means_what_it_meant_and_names_the_new_one(
     assert "'binary'" not in str(told.value)
 
 
+def test_words_and_truths_of_numpy_are_those_of_python():
+    """A grid of options is an array of them."""
+    weighting = np.array(["equal", "optimised"])[0]
+    outer_penalty = np.array([True, False])[1]
+    given = BilevelCoreset(size=5, weighting=weighting, outer_penalty=outer_penalty, random_state=0)
+    same = BilevelCoreset(size=5, weighting="equal", outer_penalty=False, random_state=0)
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = (X[:, 0] > 0).astype(int)
+    np.testing.assert_array_equal(given.fit(X, y).indices_, same.fit(X, y).indices_)
+    with pytest.raises(ValueError, match="weighting of BilevelCoreset must be one of"):
+        BilevelCoreset(weighting=np.str_("none")).fit(X, y)
+
+
 def test_the_picture_of_an_estimator_links_to_its_place_on_the_site(monkeypatch):
     pages = "https://someone.github.io/handful/reference"
     monkeypatch.setattr(

@@ -17,6 +17,7 @@ from handful.checks import (
     MAX_SEED,
     as_generator,
     check_array,
+    check_in_memory,
     check_integer,
     check_labels,
     check_memory,
@@ -30,8 +31,7 @@ from handful.models.glm import GLM
 from handful.models.linear import LeastSquares, Logistic
 from handful.models.problem import check_problem
 from handful.options import explained
-from handful.progress import Bar
-from handful.rows import check_in_memory
+from handful.running import Bar
 from handful.tables import readable
 from handful.trainers import kind_of, seed_unset
 from handful.types import Seed, Table

@@ -22,21 +22,20 @@ from joblib.func_inspect import get_func_code
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from handful.checks import is_blocks
 from handful.forms import check_alike, forms_of
-from handful.progress import Bar
-from handful.rows import (
-    RowBlocks,
-    Rows,
+from handful.rows import RowBlocks, Rows, joined, split_places
+from handful.running import Bar
+from handful.sources import of_arrays, of_dask, of_files
+from handful.tables import (
     are_names,
     check_not_lazy,
-    is_blocks,
     is_dask,
     is_files,
-    joined,
-    split_places,
+    join_rows,
+    missing,
+    readable,
 )
-from handful.sources import of_arrays, of_dask, of_files
-from handful.tables import join_rows, missing, readable
 
 
 class Blocks(RowBlocks):

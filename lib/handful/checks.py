@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import signature
 from numbers import Integral, Real
+from os import PathLike
 from pathlib import Path
 from typing import Literal
 
@@ -17,8 +18,20 @@ from scipy import sparse
 from sklearn.utils import check_random_state, get_tags, validation
 from sklearn.utils.multiclass import type_of_target
 
-from handful.rows import are_names, check_in_memory, is_files, physical_memory
-from handful.tables import as_array, missing, readable, row_array
+from handful.rows import RowBlocks
+from handful.running import physical_memory
+from handful.tables import (
+    are_names,
+    as_array,
+    check_not_lazy,
+    exceeds_memory,
+    is_dask,
+    is_files,
+    is_missing,
+    missing,
+    readable,
+    row_array,
+)
 from handful.trainers import input_tags_of
 
 LARGEST = float(np.finfo(np.float64).max)
@@ -145,7 +158,7 @@ def check_dtype(dtype):
 def check_array(array, **rules):
     """As `sklearn.utils.check_array`, of an array made `readable`."""
     if rules.get("ensure_2d", True):
-        check_no_words(array)
+        check_no_words(array, rules.get("input_name") or "X")
     with words_named(array, rules.get("input_name") or "X"):
         return validation.check_array(readable(array), **rules)
 
@@ -171,20 +184,34 @@ def check_X_y(X, y, name="y", **rules):
         return validation.check_X_y(readable(X), y, **rules)
 
 
-def check_no_words(X):
-    """ValueError for a list of words, texts or names of files, where numbers are read."""
-    if not isinstance(X, list | tuple) or not are_names(X):
+def check_no_words(X, name="X"):
+    """ValueError for words, texts or names of files, one a row, where rows of numbers are read."""
+    listed = isinstance(X, list | tuple)
+    words = [word for word in (X if listed else _objects(X)) if not is_missing(word)]
+    if not are_names(words):
         return
-    way_out = "turn them into numbers first, for example by a vectorizer"
-    if is_files([Path(os.fsdecode(name)) for name in X]):
+    way_out = (
+        "turn texts into numbers first, for example by scikit-learn's "
+        f"TfidfVectorizer().fit_transform({name}), names of categories by OneHotEncoder()"
+    )
+    if listed and is_files([Path(os.fsdecode(word)) for word in words]):
         way_out = (
-            "name files by Paths, [Path(name) for name in X], or Blocks(X); a list of strings is "
-            "rows"
+            f"name files by Paths, [Path(name) for name in {name}], or Blocks({name}); a list of "
+            "strings is rows"
         )
     raise ValueError(
-        f"X must hold rows of numbers, got a list of {type(X[0]).__name__}, such as "
-        f"{str(X[0])[:40]!r}: {way_out}."
+        f"{name} must hold rows of numbers, but its rows are {type(words[0]).__name__}, such as "
+        f"{str(words[0])[:40]!r}: {way_out}."
     )
+
+
+def _objects(column):
+    # The entries of a column that may hold words; none of anything else.
+    kind = getattr(getattr(column, "dtype", None), "kind", "O")
+    may_hold_words = kind in "OUST" and not hasattr(column, "detach")
+    if may_hold_words and len(getattr(column, "shape", ())) == 1:
+        return np.asarray(column, dtype=object)
+    return ()
 
 
 # Of an error that a library raises of words where it reads numbers.
@@ -364,7 +391,8 @@ def check_rows(X, name="X", *, accept_sparse=False):
         )
     except (ValueError, TypeError) as error:
         # Of shapes and objects the message does not say what has them.
-        raise type(error)(f"{name}: {error}") from None
+        said = str(error)
+        raise type(error)(said if said.startswith(name) else f"{name}: {said}") from None
     check_magnitude(X if isinstance(X, np.ndarray) else X.data, name, X.dtype)
     return X
 
@@ -594,3 +622,27 @@ def check_coreset(indices, weights):
     ):
         raise ValueError("weights of a coreset must be finite numbers of at least 0.")
     return indices.astype(np.intp, copy=False), weights
+
+
+def is_blocks(X, *others):
+    """Whether rows are to be read in blocks: dask data, files, `Blocks`, and arrays that exceed
+    half of the memory."""
+    check_not_lazy(X, *others)
+    return isinstance(X, RowBlocks) or is_dask(X, *others) or is_files(X) or exceeds_memory(X)
+
+
+def check_in_memory(name, *data):
+    """ValueError for dask data, files and `Blocks`, given to what works on rows in memory only.
+
+    Parameters
+    ----------
+    name : str, of the class, function or argument
+    data : its arguments
+    """
+    check_not_lazy(*data)
+    if is_dask(*data) or any(isinstance(values, RowBlocks | str | PathLike) for values in data):
+        raise ValueError(
+            f"{name} must have its rows in memory, got dask data, files or Blocks: choose rows "
+            "first, for example "
+            "X, y, w = UniformCoreset(10_000).fit(X, y).take(X, y), or compute() what fits."
+        )

@@ -14,13 +14,18 @@ from sklearn.metrics import check_scoring
 from sklearn.utils.validation import check_consistent_length
 
 from handful.baselines import StratifiedCoreset, UniformCoreset
-from handful.checks import MAX_SEED, check_integer, check_labels, training_named, words_named
+from handful.checks import (
+    MAX_SEED,
+    check_in_memory,
+    check_integer,
+    check_labels,
+    training_named,
+    words_named,
+)
 from handful.comparison_table import ALL_ROWS, BEST_DRAW, MORE_ROWS, STRATIFIED, UNIFORM, Comparison
-from handful.linalg import threads_for
 from handful.options import explaining
 from handful.parts import check_selector, chosen_rows
-from handful.progress import Bar
-from handful.rows import check_in_memory
+from handful.running import Bar, threads_for, warn
 from handful.tables import readable, take_rows
 from handful.trainers import (
     WeightedFit,
@@ -165,9 +170,7 @@ def compare(
     methods = {name: baselines[name] for name in baselines if name in unasked} | named
     trainer = weighted_fit(estimator)
     if trainer.keyword is None:
-        warnings.warn(
-            f"{why_unweighted(estimator)}: it trains on the chosen rows alone.", stacklevel=3
-        )
+        warn(f"{why_unweighted(estimator)}: it trains on the chosen rows alone.")
     seeds = _listed_seeds(seeds)
     sizes = None if sizes is None else _listed("sizes", sizes)
     fit = _Fit(estimator, trainer, score)
@@ -194,7 +197,7 @@ def compare(
     finally:
         for warning, fits in caught.values():
             whose = f"{len(fits)} of {len(rows)} fits, of {', '.join(dict.fromkeys(fits.values()))}"
-            warnings.warn(f"in {whose}: {warning.message}", warning.category, stacklevel=3)
+            warn(f"in {whose}: {warning.message}", warning.category)
 
 
 def _keep_warnings(caught, row, number):

@@ -24,8 +24,10 @@ COLOURS = [
     ("#CC79A7", "X", "-"),
     ("#E69F00", "*", "-"),
 ]
-# characters of a line of what a Comparison prints
+# Characters of a line of what a Comparison prints.
 WIDTH = 100
+# Seconds of training on all rows below which nothing is worth saving and clocks are noise.
+BRIEF = 0.005
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,9 +101,10 @@ class Comparison:
         uniform sampling of the same size and seed, and ``lead_std`` its standard deviation;
         ``failed`` counts the seeds without a score. ``saves_from`` is the number of fits from which
         choosing once and training on few rows saves seconds over training on all rows, which
-        depends on the machine. It is infinite where no number does, and NaN for all rows and where
-        the score is worse than that of all rows: by more than twice the standard error over seeds
-        of the difference, which counts as 0 for one seed.
+        depends on the machine. It is infinite where no number does. It is NaN for all rows, where
+        these train in less than .005 seconds, and where the score is worse than that of all rows:
+        by more than twice the standard error over seeds of the difference, which counts as 0 for
+        one seed.
 
         Returns
         -------
@@ -127,7 +130,8 @@ class Comparison:
         }
         table = type(frame)(columns).reset_index()
         full = table.loc[table["method"] == ALL_ROWS, "train_seconds"]
-        saved = (full.iloc[0] if len(full) else np.nan) - table["train_seconds"]
+        is_brief = not len(full) or full.iloc[0] < BRIEF
+        saved = (np.nan if is_brief else full.iloc[0]) - table["train_seconds"]
         fits = np.maximum(np.ceil(table["choose_seconds"] / saved.where(saved > 0)), 1).fillna(
             np.inf
         )

@@ -1,6 +1,5 @@
 """Coresets: weighted rows of a data set, and the selectors that choose them."""
 
-import warnings
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
@@ -19,17 +18,17 @@ from handful.checks import (
     check_sample_weight,
     check_size,
     checked_shape,
+    is_blocks,
     validate_data,
     without_absent,
 )
 from handful.lazy import module_with_torch
-from handful.linalg import one_blas_thread
 from handful.options import Count, Options, all_or_nothing, check_options
 from handful.parts import class_totals
 from handful.plans import ChooseAgain, Plan
-from handful.rows import exceeds_memory, is_blocks, is_dask, is_files, physical_memory
+from handful.running import one_blas_thread, physical_memory, warn
 from handful.scales import warn_of_scales
-from handful.tables import take_rows
+from handful.tables import exceeds_memory, is_dask, is_files, take_rows
 from handful.types import Seed, Table
 
 
@@ -169,11 +168,10 @@ class Selector(Options):
             delattr(self, name)
         too_large = exceeds_memory(X)
         if too_large and self._accepts.values:
-            warnings.warn(
+            warn(
                 f"the numbers of X, shape {X.shape}, exceed half of the "
                 f"{physical_memory() / 2**30:.3g} GiB of memory: "
                 "rows are chosen in blocks, as fit(Blocks(X, y)) does without this warning.",
-                stacklevel=4,
             )
         if is_blocks(X, y, sample_weight) and (self._accepts.values or not too_large):
             return self._fit_blocks(as_blocks(X, y, sample_weight))
@@ -186,7 +184,7 @@ class Selector(Options):
         if self._by_scale and not self._of_a_part:
             name = type(self).__name__
             way_out = f"Scale them first: {name}(...).fit(StandardScaler().fit_transform(X), ...)."
-            warn_of_scales(X, name, way_out, stacklevel=5)
+            warn_of_scales(X, name, way_out)
         with one_blas_thread():
             indices, weights = self._select(
                 X, y, sample_weight, as_generator(self.random_state), **options
@@ -200,7 +198,7 @@ class Selector(Options):
             )
         return self
 
-    def _tell_lost(self, totals, drawn, *, stacklevel=6):
+    def _tell_lost(self, totals, drawn):
         """A UserWarning where a class has no row among those drawn; `class_totals` of all rows, and
         of these."""
         lost = (
@@ -213,13 +211,12 @@ class Selector(Options):
         mass = sum(totals.values())
         named = [f"{label!r} ({100 * totals[label] / mass:.2g} % of all)" for label in lost[:3]]
         more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
-        warnings.warn(
+        warn(
             f"{type(self).__name__} drew no row of class {', '.join(named)}{more}: a draw without "
             "bias may miss a rare "
             "class, and a classifier trained on its rows does not know it. StratifiedCoreset, "
             "BilevelCoreset and "
             "MatchedCoreset keep each class.",
-            stacklevel=stacklevel,
         )
 
     def _fit_blocks(self, blocks):

@@ -20,16 +20,17 @@ from handful.checks import (
     accepts_of,
     as_generator,
     check_array,
+    check_in_memory,
     check_labels,
     check_sample_weight,
+    is_blocks,
     training_named,
     validate_data,
 )
 from handful.forms import kind_of_labels
-from handful.linalg import threads_for
 from handful.options import Options, all_or_nothing
 from handful.parts import check_part, check_selector, choose, chosen_rows
-from handful.rows import check_in_memory, is_blocks
+from handful.running import threads_for
 from handful.tables import as_array, readable, row_array, take_rows
 from handful.trainers import input_tags_of, kind_of, seed_unset, weighted_fit, why_unweighted
 from handful.types import Seed, Table

@@ -1,9 +1,10 @@
 """Names of a package that are imported when one of them is asked for: they need torch, or time."""
 
 import sys
-import warnings
 from importlib import import_module
 from importlib.util import find_spec
+
+from handful.running import warn
 
 
 def module_with_torch(name, what):
@@ -68,7 +69,7 @@ def _moved(old, new):
     thing = getattr(module_with_torch(home, name), name)
     message = f"{old} is now {new}; the old name goes with the next release."
     # this function, the package's `__getattr__`, who asked
-    warnings.warn(message, FutureWarning, stacklevel=3)
+    warn(message, FutureWarning)
     return thing
 
 

@@ -1,7 +1,6 @@
 """Options of the public classes, declared once: fields whose types say what they may be."""
 
 import sys
-import warnings
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
@@ -29,6 +28,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from handful.checks import check_integer, check_number
+from handful.running import warn
 from handful.version import site_address
 
 
@@ -257,7 +257,7 @@ def check_option(name, value, hint, of):
     if is_word and now != value:
         said = f"{name}={value!r} of {type(of).__name__} is now {name}={now!r}; "
         said += "the old word goes with the next release."
-        warnings.warn(said, FutureWarning, stacklevel=2)
+        warn(said, FutureWarning)
     if is_word:
         return
     others = [kind for kind in kinds if get_origin(kind) is not Literal and kind is not NoneType]
@@ -277,5 +277,39 @@ def _words(kinds):
 
 
 def current_word(value):
-    """What is given for an option; a word of the release before as it is today."""
+    """What is given for an option, one of numpy's words and truths as Python's; a word of the
+    release before as it is today."""
+    if isinstance(value, np.str_ | np.bool_):
+        value = value.item()
     return OLD_WORDS.get(value, value) if isinstance(value, str) else value
+
+
+def named_option(option, value, names, base, example):
+    """The object that an option means, checked.
+
+    Parameters
+    ----------
+    option : str, its name
+    value : a key of `names`, or an object
+    names : dict of classes, whose objects with all defaults the names stand for; None for a name
+        that leaves the choice to who asks, and is given back as None
+    base : class of all objects that will do
+    example : str, of one
+
+    Raises
+    ------
+    ValueError
+        for an unknown name, an object of another kind, and options of the object that make no sense
+    """
+    if isinstance(value, str) and value in names:
+        kind = names[value]
+        if kind is None:
+            return None
+        value = kind()
+    if not isinstance(value, base):
+        raise ValueError(
+            f"{option} must be one of {tuple(names)}, or an object such as {example}, got "
+            f"{value!r}."
+        )
+    check_options(value)
+    return value

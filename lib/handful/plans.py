@@ -6,7 +6,6 @@ to a few that stand for them, and these are chosen from (`Compress`). What reads
 over blocks anyway has a plan of its own.
 """
 
-import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +16,7 @@ from handful.blocks import Blocks, uniform_rows
 from handful.checks import MAX_SEED, check_size
 from handful.parts import choose, class_totals, of_one_class, reduced, united
 from handful.rows import joined
+from handful.running import warn
 from handful.tables import take_rows
 
 # A block has at least so many rows for each row that is chosen from it.
@@ -47,11 +47,10 @@ class Plan:
         wanted = max(PER_ROW * selector.size, self.rows_per_column * blocks.d)
         most = max(1, blocks.n * MOST_ENTRIES // max(1, blocks.n_entries))
         if most < wanted < blocks.n:
-            warnings.warn(
+            warn(
                 f"blocks hold {most:,} rows, fewer than the {wanted:,} that a choice of "
                 f"size={selector.size} of {blocks.d:,} columns wants, as more would need over a "
                 "gigabyte; lower size, or give fewer columns.",
-                stacklevel=6,
             )
         return min(wanted, most)
 
@@ -72,7 +71,7 @@ class DrawShares(Plan):
         drawn = np.diff(np.floor(np.cumsum(due) + rng.random()), prepend=0)
         own = [(int(k), k / share) if k else None for k, share in zip(drawn, due)]
         union = joined(blocks.map(_share_of_block, clone(selector), seed, own=own))
-        selector._tell_lost(united(totals), class_totals(union.y, union.weight), stacklevel=7)
+        selector._tell_lost(united(totals), class_totals(union.y, union.weight))
         return union.ids, union.weight
 
 
@@ -113,7 +112,7 @@ class ChooseAgain(Plan):
         finally:
             vars(selector).pop("_of_a_part", None)
         drawn = class_totals(take_rows(union.y, selector.indices_), selector.weights_)
-        selector._tell_lost(united(totals), drawn, stacklevel=7)
+        selector._tell_lost(united(totals), drawn)
         return union.ids[selector.indices_], selector.weights_
 
 
@@ -127,6 +126,24 @@ class Compress(Plan):
         union = uniform_rows(blocks, max(blocks.lengths), rng)
         selector._fit_rows(union.X, union.y, union.weight)
         return union.ids[selector.indices_], selector.weights_
+
+
+def inclusion_probabilities(weights, size):
+    """Probabilities in proportion to positive weights, at most 1, that add up to `size`: shape
+    (n,)."""
+    probabilities = np.zeros(len(weights))
+    is_certain = np.zeros(len(weights), dtype=bool)
+    while True:
+        n_left = size - np.count_nonzero(is_certain)
+        open_weights = weights[~is_certain]
+        probabilities[is_certain] = 1.0
+        if n_left == 0 or len(open_weights) == 0:
+            return probabilities
+        probabilities[~is_certain] = open_weights * (n_left / open_weights.sum())
+        above = probabilities > 1
+        if not above.any():
+            return probabilities
+        is_certain |= above
 
 
 def census(block):

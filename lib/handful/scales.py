@@ -1,10 +1,11 @@
 """Columns in units of their own: a warning where what is chosen or trained goes by them."""
 
-import warnings
 from typing import Any
 
 import numpy as np
 from scipy import sparse
+
+from handful.running import warn
 
 # between the deviations of two columns, from which on the smaller one hardly counts
 FACTOR = 100.0
@@ -24,7 +25,7 @@ class ScaleWarning(UserWarning):
     them."""
 
 
-def warn_of_scales(X: Any, name: str, way_out: str, *, stacklevel: int) -> None:
+def warn_of_scales(X: Any, name: str, way_out: str) -> None:
     """A `ScaleWarning` where the deviations of two columns differ by more than `FACTOR`.
 
     Sparse rows, columns that are constant or nearly always at one value (rare words, borders of
@@ -36,7 +37,6 @@ def warn_of_scales(X: Any, name: str, way_out: str, *, stacklevel: int) -> None:
     X : array or sparse matrix, shape (n, d), of finite numbers
     name : str, whose penalty or distances they enter
     way_out : str, ends the message
-    stacklevel : int, as `warnings.warn` takes it, of the caller
     """
     if sparse.issparse(X) or X.ndim != 2 or X.shape[0] < 2:
         return
@@ -53,14 +53,13 @@ def warn_of_scales(X: Any, name: str, way_out: str, *, stacklevel: int) -> None:
     factor = deviation[large] / deviation[small]
     if factor <= FACTOR or _falling(deviation[columns]):
         return
-    warnings.warn(
+    warn(
         f"columns of X differ in scale by a factor of {factor:.2g} (the deviation of column "
         f"{large} is "
         f"{deviation[large]:.3g}, that of column {small} {deviation[small]:.3g}), and {name} goes "
         "by the large ones "
         f"alone. {way_out}",
         ScaleWarning,
-        stacklevel=stacklevel + 1,
     )
 
 

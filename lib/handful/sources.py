@@ -9,7 +9,6 @@ none; and X without its rows, None where that is unknown.
 import glob
 import os
 import re
-import warnings
 from functools import partial
 from numbers import Integral
 from os import PathLike
@@ -20,8 +19,9 @@ from scipy import sparse
 from sklearn.utils import check_consistent_length
 
 from handful.forms import type_of
-from handful.rows import SUFFIXES, are_names, is_dask, rows_at_once, stretch_of, suffix_of
-from handful.tables import readable
+from handful.rows import stretch_of
+from handful.running import warn
+from handful.tables import SUFFIXES, are_names, is_dask, readable, rows_at_once, suffix_of
 
 # Names that begin so are not meant for readers.
 HIDDEN = ".", "_"
@@ -237,11 +237,10 @@ def _named_by(X):
     else:
         found = _fitting(path)
         if found and isinstance(X, PathLike):
-            warnings.warn(
+            warn(
                 f"there is no {path}; it is read as a pattern. A Path will be one file or folder: "
                 "give str(path).",
                 FutureWarning,
-                stacklevel=2,
             )
     return sorted((one for one in found if suffix_of(one) in SUFFIXES), key=_by_number)
 

@@ -1,10 +1,44 @@
 """Tables of any library, made readable by all: arrays, frames, sparse matrices, tensors and lists;
 their rows taken and joined."""
 
+import os
+from collections.abc import Iterator
 from numbers import Number
+from os import PathLike
+from pathlib import Path
 
 import numpy as np
 from scipy import sparse
+
+from handful.running import physical_memory
+
+# A block that is cut from an array or a file has so many entries: 128 MiB of float64.
+ENTRIES = 1 << 24
+# The numbers of an array may take this share of the memory.
+SHARE = 0.5
+# Files with these suffixes are read.
+SUFFIXES = ".npy", ".parquet"
+NAMES = str, bytes, PathLike
+
+# Tables that hold no rows yet, and what makes rows of them.
+LAZY_TABLES = {
+    ("polars", "LazyFrame"): "X.collect()",
+    ("narwhals", "LazyFrame"): "X.collect()",
+    ("dask", "Delayed"): "X.compute(), or dask.dataframe.from_delayed(parts)",
+    ("pyarrow", "Dataset"): "X.to_table()",
+    ("pyarrow", "Scanner"): "X.to_table()",
+    ("pyarrow", "RecordBatchReader"): "X.read_all()",
+    ("pyarrow", "ParquetFile"): "X.read()",
+    ("pyarrow", "ParquetDataset"): "X.read()",
+    ("duckdb", "DuckDBPyRelation"): "X.df()",
+    ("ibis", "Table"): "X.to_pandas()",
+    ("pyspark", "DataFrame"): "X.toPandas()",
+    ("vaex", "DataFrame"): "X.to_pandas_df()",
+    ("datasets", "Dataset"): "X.to_pandas()",
+    ("datasets", "IterableDataset"): "pandas.DataFrame(list(X))",
+    ("datasets", "DatasetDict"): 'X["train"].to_pandas()',
+    ("xarray", "Dataset"): "X.to_dataframe()",
+}
 
 
 def as_array(values):
@@ -244,3 +278,86 @@ def _columns_of_common_levels(columns):
 
     union = union_categoricals(columns).categories
     return [column.cat.set_categories(union) for column in columns]
+
+
+def dense(X):
+    """An array of an array or a sparse matrix."""
+    return X.toarray() if sparse.issparse(X) else X
+
+
+# --- what is given
+
+
+def check_not_lazy(*data):
+    """ValueError for a lazy or delayed table, or an iterator, which holds no rows yet; it names
+    what makes rows."""
+    for values in data:
+        first = values[0] if isinstance(values, list | tuple) and values else values
+        call = _makes_rows(first)
+        if call is not None:
+            raise ValueError(
+                f"a {type(first).__name__} of {type(first).__module__.partition('.')[0]} holds no "
+                "rows yet, and may "
+                f"give them in another order each time: give {call}, once, for fit and for take."
+            )
+
+
+def _makes_rows(values):
+    root = type(values).__module__.partition(".")[0].lstrip("_")
+    for base in type(values).__mro__:
+        if (root, base.__name__) in LAZY_TABLES:
+            return LAZY_TABLES[root, base.__name__]
+    if isinstance(values, Iterator):
+        return (
+            "list(X) of rows, or numpy.concatenate(list(X)) of chunks, or each chunk to partial_fit"
+        )
+    return "X.data" if root == "xarray" and getattr(values, "chunks", None) else None
+
+
+def is_dask(*data):
+    """Whether one of some arguments is a dask collection; dask is not imported."""
+    return any(type(values).__module__.partition(".")[0] == "dask" for values in data)
+
+
+def is_files(X):
+    """Whether X names files of rows: a path, a pattern, or a list of Paths to .npy or .parquet
+    files.
+
+    A list of strings is rows: words or texts. Only `handful.blocks.Blocks` takes it for names.
+    """
+    if isinstance(X, list | tuple):
+        return len(X) > 0 and all(
+            isinstance(path, PathLike) and suffix_of(path) in SUFFIXES for path in X
+        )
+    return isinstance(X, NAMES)
+
+
+def are_names(X):
+    """Whether X is a name, or a list of names only."""
+    names = X if isinstance(X, list | tuple) else [X]
+    return len(names) > 0 and all(isinstance(name, NAMES) for name in names)
+
+
+def suffix_of(path):
+    """The suffix of the name of a file, in small letters."""
+    return Path(os.fsdecode(path)).suffix.lower()
+
+
+def rows_at_once(n, n_entries):
+    """The most rows of a block that is cut from an array of n rows."""
+    return max(1, ENTRIES * n // max(1, n_entries))
+
+
+def exceeds_memory(X):
+    """Whether the numbers of an array, a frame or a CSR matrix take more than half of the memory,
+    and over a block.
+
+    They count as they are read, as floats: four bytes each for float32, eight for any other type.
+    Neither the type of the array nor where its numbers are, in memory or in a file that is mapped,
+    decides anything.
+    """
+    known = isinstance(X, np.ndarray) or sparse.issparse(X) or hasattr(X, "iloc")
+    if not known or is_dask(X) or X.size <= ENTRIES:
+        return False
+    width = 4 if getattr(X, "dtype", None) == np.float32 else 8
+    return width * X.size > SHARE * physical_memory()

@@ -52,8 +52,9 @@ class WeightedFit:
     def train(self, fit: Any, X: Any, y: Any, weights: Any = None, **options: Any) -> Any:
         """Call `fit`, a method of the estimator or its clone, with the weights if there are any and
         it takes them."""
-        unweighted = weights is None or self.keyword is None
-        given = {} if unweighted else {self.keyword: weights}
+        given = {}
+        if weights is not None and self.keyword is not None:
+            given[self.keyword] = weights
         # Routing is off where the keyword names a step of a pipeline; options that came by routing
         # go on by it.
         routing = self.routed or (bool(options) and get_config()["enable_metadata_routing"])

@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from handful.baselines import BalancedCoreset, StratifiedCoreset, UniformCoreset, cube
-from handful.baselines.balanced import inclusion_probabilities, leading_columns
+from handful.baselines.balanced import leading_columns
 from handful.baselines.cube import cube_sample
 from handful.blocks import Blocks
+from handful.plans import inclusion_probabilities
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse

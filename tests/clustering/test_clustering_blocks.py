@@ -5,7 +5,7 @@ import errno
 import io
 from pathlib import Path
 
-import handful.rows as rows_module
+import handful.tables as tables_module
 import numpy as np
 import pytest
 from handful import VCGMM, blocks, sources
@@ -49,9 +49,9 @@ def test_a_memory_map_is_read_in_blocks_where_one_asks_for_it(X, folder, asked, 
     np.save(folder / "all.npy", X)
     expected = VCGMM(C, coreset_size=3000, random_state=0).fit(Blocks(X, rows=1000))
     mapped = np.load(folder / "all.npy", mmap_mode="r")
-    monkeypatch.setattr(rows_module, "ENTRIES", 1000 * X.shape[1])
+    monkeypatch.setattr(tables_module, "ENTRIES", 1000 * X.shape[1])
     if asked == "by the memory":
-        monkeypatch.setattr(rows_module, "physical_memory", lambda: X.nbytes)
+        monkeypatch.setattr(tables_module, "physical_memory", lambda: X.nbytes)
     model = VCGMM(C, coreset_size=3000, random_state=0)
     model = model.fit(Blocks(mapped) if asked == "by the caller" else mapped)
     np.testing.assert_array_equal(model.cluster_centers_, expected.cluster_centers_)

@@ -4,13 +4,9 @@ error in float64."""
 import numpy as np
 import pytest
 from handful.clustering import seeding
-from handful.clustering.distances import (
-    nearest_centers,
-    probable_centers,
-    quantization_error,
-    sq_distances,
-)
+from handful.clustering.quantization import quantization_error
 from handful.clustering.seeding import afkmc2, kmeans_plusplus
+from handful.distances import nearest_centers, probable_centers, sq_distances
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from handful import KCenter, LinearSVM, MergeReduce, UniformCoreset
 from handful.blocks import Blocks
-from handful.rows import LAZY_TABLES
+from handful.tables import LAZY_TABLES
 
 
 def fake(root, name, **attributes):

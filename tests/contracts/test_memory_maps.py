@@ -7,7 +7,7 @@ scikit-learn#15810), so a choice that depended on the type would depend on the n
 
 import warnings
 
-import handful.rows as rows_module
+import handful.tables as tables_module
 import numpy as np
 import pandas as pd
 import pytest
@@ -27,11 +27,12 @@ from handful import (
     StratifiedCoreset,
     SVMCoreset,
     UniformCoreset,
+    running,
 )
 from handful.baselines import Herding
 from handful.blocks import Blocks
+from handful.checks import is_blocks
 from handful.clustering import MiniBatchKMeans, quantization_error
-from handful.rows import is_blocks
 from handful.sensitivity import MixtureSensitivity
 from handful.streaming import ClassBalancedReservoir, Reservoir
 from joblib import Parallel, delayed
@@ -92,7 +93,7 @@ def data():
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Blocks of 50 rows, so that these rows would make several."""
-    monkeypatch.setattr(rows_module, "ENTRIES", 50 * D)
+    monkeypatch.setattr(tables_module, "ENTRIES", 50 * D)
 
 
 def maps(array, folder):
@@ -171,12 +172,12 @@ def test_what_a_model_says_of_a_memory_map_is_what_it_says_of_the_array(
 
 
 def fit_there(model, X, y, w, entries):
-    before = rows_module.ENTRIES
-    rows_module.ENTRIES = entries
+    before = tables_module.ENTRIES
+    tables_module.ENTRIES = entries
     try:
         found = fitted(model, X, y, w)
     finally:
-        rows_module.ENTRIES = before
+        tables_module.ENTRIES = before
     return attributes(found), type(X)
 
 
@@ -192,7 +193,7 @@ def test_a_worker_chooses_what_one_process_chooses(form, data):
     if form is pd.DataFrame:
         rows.columns = [f"x{i}" for i in range(D)]
     there = Parallel(n_jobs=2, max_nbytes=10)(
-        delayed(fit_there)(model, rows, y, w, rows_module.ENTRIES) for model in models
+        delayed(fit_there)(model, rows, y, w, tables_module.ENTRIES) for model in models
     )
     for model, (found, kind) in zip(models, there, strict=True):
         assert form is not np.asarray or kind is np.memmap
@@ -229,7 +230,7 @@ def test_a_coreset_estimator_in_a_vote_of_two_processes_is_that_of_one(data):
 @pytest.fixture
 def little_memory(monkeypatch):
     """A machine with less memory than the rows need."""
-    monkeypatch.setattr(rows_module, "physical_memory", lambda: 2 * 8 * N * D - 1)
+    monkeypatch.setattr(tables_module, "physical_memory", lambda: 2 * 8 * N * D - 1)
 
 
 @pytest.mark.parametrize("selector", SELECTORS, ids=named(SELECTORS))
@@ -263,7 +264,7 @@ def test_predictions_for_what_exceeds_half_of_the_memory_are_those_of_rows(
         one = fitted(model, X, y, w)
         expected = [getattr(one, method)(X) for method in methods]
         with monkeypatch.context() as small:
-            small.setattr(rows_module, "physical_memory", lambda: 1)
+            small.setattr(tables_module, "physical_memory", lambda: 1)
             for rows in (X, *maps(X, tmp_path).values()):
                 assert is_blocks(rows)
                 for method, said in zip(methods, expected, strict=True):
@@ -288,11 +289,11 @@ def test_validation_rows_are_refused_where_the_rows_do_not_fit(data, little_memo
     ],
 )
 def test_what_counts_are_the_bytes_of_the_numbers_that_are_read(rows, n_bytes, monkeypatch):
-    monkeypatch.setattr(rows_module, "ENTRIES", 10)
+    monkeypatch.setattr(tables_module, "ENTRIES", 10)
     for memory, exceeds in ((2 * n_bytes, False), (2 * n_bytes - 1, True)):
-        monkeypatch.setattr(rows_module, "physical_memory", lambda memory=memory: memory)
+        monkeypatch.setattr(tables_module, "physical_memory", lambda memory=memory: memory)
         assert is_blocks(rows) == exceeds
-    monkeypatch.setattr(rows_module, "ENTRIES", 1000)
+    monkeypatch.setattr(tables_module, "ENTRIES", 1000)
     # one block in any case
     assert not is_blocks(rows)
 
@@ -316,9 +317,9 @@ def test_a_container_has_the_memory_that_its_control_group_allows(
     for name, text in files.items():
         (tmp_path / "sys" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "sys" / name).write_text(text)
-    machine = rows_module.physical_memory()
-    monkeypatch.setattr(rows_module, "GROUP", tmp_path / "cgroup")
-    monkeypatch.setattr(rows_module, "GROUPS", tmp_path / "none")
-    machine = rows_module.physical_memory()
-    monkeypatch.setattr(rows_module, "GROUPS", tmp_path / "sys")
-    assert rows_module.physical_memory() == (limit or machine)
+    machine = running.physical_memory()
+    monkeypatch.setattr(running, "GROUP", tmp_path / "cgroup")
+    monkeypatch.setattr(running, "GROUPS", tmp_path / "none")
+    machine = running.physical_memory()
+    monkeypatch.setattr(running, "GROUPS", tmp_path / "sys")
+    assert running.physical_memory() == (limit or machine)

@@ -17,6 +17,7 @@ from handful import (
     compare,
     suspects,
 )
+from handful.active import KCenterQuery
 from handful.blocks import Blocks
 from handful.continual import ReplayBuffer
 from handful.streaming import ClassBalancedReservoir, Reservoir, ReservoirCoreset
@@ -155,12 +156,17 @@ def test_lists_of_numbers_and_tables_in_lists_come_as_arrays():
 
 
 def test_what_reads_rows_refuses_words_and_says_how_files_are_named(tmp_path):
-    for rows in (TEXTS, tuple(TEXTS), FORMS["paths"]):
+    objects = np.array(TEXTS, dtype=object)
+    gaps = [None, *TEXTS[1:]]
+    for rows in (TEXTS, tuple(TEXTS), np.array(TEXTS), objects, gaps, FORMS["paths"]):
         with pytest.raises(
-            ValueError,
-            match=r"X must hold rows of numbers, got a list of .*: turn them into numbers",
+            ValueError, match=r"X must hold rows of numbers, but its rows are .*TfidfVectorizer"
         ):
             KCenter(5).fit(rows, Y)
+        with pytest.raises(
+            ValueError, match=r"^features must hold rows of numbers, .*fit_transform\(features\)"
+        ):
+            KCenterQuery().query(5, features=rows, labelled=np.zeros((1, 2)))
     names = []
     for i in range(2):
         names.append(str(tmp_path / f"X{i}.npy"))

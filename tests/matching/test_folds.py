@@ -376,3 +376,33 @@ def test_the_error_of_a_model_is_that_of_models_trained_on_all_rows(l2):
         losses.append(log_loss(y[held], trained.predict_proba(X[held])))
     truth = report.loss_of_rows.mean() - np.mean(losses)
     assert report.error == pytest.approx(truth, rel=0.2, abs=2e-7)
+
+
+@pytest.mark.filterwarnings("error")
+def test_columns_that_are_nearly_alike_are_tuned_without_a_warning():
+    # Many optima with an L1 penalty are nearly alike, and coordinate descent is slow.
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(3000, 4))
+    X = np.hstack([Z + 1e-4 * rng.normal(size=Z.shape) for _ in range(4)])
+    X = StandardScaler().fit_transform(X)
+    y = rng.random(3000) < expit(Z @ [1.0, -0.7, 0.5, 0.2])
+    matched = MatchedCoreset(Logistic(), folds=3, penalties=[1e-4, 1e-1], random_state=0).fit(X, y)
+    model = LogisticRegression(
+        C=1 / (1e-2 * 2000),
+        l1_ratio=1.0,
+        solver="liblinear",
+        intercept_scaling=10.0,
+        tol=1e-5,
+        max_iter=100_000,
+        random_state=0,
+    )
+    losses = []
+    for rows, labels, w, folds in (
+        matched.take(X, y),
+        (X, y, np.ones(3000), matched.row_folds_),
+    ):
+        held = folds == 0
+        trained = clone(model).fit(rows[~held], labels[~held], sample_weight=w[~held])
+        chances = trained.predict_proba(rows[held])
+        losses.append(log_loss(labels[held], chances, sample_weight=w[held]))
+    np.testing.assert_allclose(*losses, atol=5e-4)

@@ -46,7 +46,7 @@ def pilot_of(rows, deviations=1.0):
     """The `SparsePilot` of rows under independent Gaussians of mean zero."""
     p = rows.design.shape[1]
     prior = GaussianPrior(np.broadcast_to(deviations, p) ** -2.0)
-    return SparsePilot(rows, prior, np.zeros(p))
+    return SparsePilot.at_mode(rows, prior, np.zeros(p))
 
 
 def missed(problem, design, y, found, weights=None, seed=1):

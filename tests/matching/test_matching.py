@@ -2,6 +2,7 @@
 they are not."""
 
 import warnings
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from handful.matching.likelihoods import likelihood
 from handful.matching.matched_coreset import heldout_kl
 from handful.matching.path import best_for
 from handful.matching.pilot import CHAINS, Pilot, find_pilot, newton
-from handful.matching.recombine import pursue
+from handful.matching.recombine import Products, pursue
 from handful.matching.stein import stein_test
 from handful.models import Poisson
 from handful_papers.own.posterior import SoftplusPoisson
@@ -61,6 +62,20 @@ def test_sums_are_kept_by_no_more_rows_than_features(seed, n, N, kind):
     )
     assert (np.abs(w @ F[rows] - weights @ F) <= 1e-9 * magnitude).all()
     assert residual < 1e-10
+
+
+def test_products_are_summed_over_runs_as_the_features_they_stand_for():
+    rng = np.random.default_rng(0)
+    left = rng.normal(size=(50, 3))
+    right = rng.normal(size=(50, 4))
+    columns = rng.normal(size=(50, 2))
+    w = rng.random(50)
+    edges = np.array([0, 1, 4, 7, 30, 50])
+    found = Products(columns, left, right)
+    features = np.hstack([columns, *(one[:, None] * right for one in left.T)])
+    wanted = [w[a:b] @ features[a:b] for a, b in pairwise(edges)]
+    np.testing.assert_allclose(found.run_sums(w, edges), wanted, rtol=1e-12, atol=1e-12)
+    assert found.shape == features.shape
 
 
 def test_matched_sums_add_whatever_the_chunks():
@@ -487,7 +502,7 @@ def test_blocks_files_and_dask_keep_the_sums_of_all_rows(at, tmp_path):
             )
         else:
             for theta in matched.parameters_:
-                scale = np.abs(model.gradients_at([theta], X, t)[:, 1:]).sum(0)
+                scale = np.abs(model._gradients(theta, X, t)).sum(0)
                 assert (
                     np.abs(few.expansion(theta) - every.expansion(theta))[0, 1:] < 1e-10 * scale
                 ).all()
@@ -1205,6 +1220,24 @@ def test_what_needs_all_rows_is_right_from_all_rows_with_the_draws():
     )
     assert abs(left_out.sum() - exact.sum()) < 0.1
     assert matched.check(draws[:, None], y[:, None], y).verdict == "use the draws"
+
+
+def test_leave_one_out_of_weighted_rows_is_as_wrong_as_the_page_says():
+    rng = np.random.default_rng(0)
+    X = rng.standard_t(3, size=(8000, 6))
+    y = (rng.random(8000) < expit(X @ rng.normal(size=6) * 0.7 - 0.5)).astype(int)
+    matched = MatchedCoreset(Logistic(), at="posterior", random_state=0).fit(X, y)
+    model, target = likelihood(Logistic(), y)
+    rows = LikelihoodSums(model, X, target, np.ones(len(y)))
+    draws = find_pilot(rows, 1.0, None)[0].draws(2000, rng)
+    values = matched.log_likelihood(draws, X, y)
+
+    def leave_one_out(values):
+        return (np.log(len(values)) - logsumexp(-values, axis=0)).sum()
+
+    few = values[:, matched.indices_] * matched.weights_
+    assert leave_one_out(values) == pytest.approx(-3013, abs=1)
+    assert leave_one_out(few) == pytest.approx(-3312, abs=30)
 
 
 def test_small_data_hear_that_it_hardly_pays():

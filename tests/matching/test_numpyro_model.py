@@ -180,7 +180,7 @@ def chain(rows, n=400):
     written = rows._written
     numbers = np.arange(written.n, dtype=float)[:, None]
     few = LikelihoodSums(written, numbers, None, np.ones(written.n)).restricted(
-        rows.indices_, rows.weights_
+        rows.indices_, rows.weights_, rows.form_
     )
     found, log_prior, _ = pilot.find_pilot(few, written.prior, None)
     # A step keeps about 97 % of where a chain was, which is forgotten after 200.
@@ -307,6 +307,52 @@ def test_groups_of_a_model_are_found_and_the_rows_are_right_at_draws_of_nuts(cen
 
 
 # Mistakes -----------------------------------------------------------------------------------------
+
+
+def many_columns(seed=0):
+    """A table whose columns have more products than a tenth of its rows."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(2000, 20))
+    eta = X @ rng.normal(size=20) * 0.2 - 1
+    return X, (rng.random(2000) < expit(eta)).astype(int)
+
+
+def test_rows_and_a_quadratic_form_are_the_model_of_all_rows():
+    X, y = many_columns()
+
+    def model(X, y):
+        scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+        beta = numpyro.sample("beta", dist.Normal(0, scale).expand([X.shape[1]]))
+        alpha = numpyro.sample("alpha", dist.Normal(0, 2))
+        with numpyro.plate("rows", len(y)):
+            numpyro.sample("y", dist.Bernoulli(logits=X @ beta + alpha), obs=y)
+
+    rows = from_numpyro(model, X, y, size=500, remainder="quadratic", random_state=0)
+    # the sampler sees the rows with their weights, the prior and the form, once
+    theta = rows.form_.center + 0.1 * np.random.default_rng(0).normal(size=(3, rows._written.p))
+    values = rows.log_likelihood(theta)
+    few = values[:, rows.indices_] @ rows.weights_ + rows.form_(theta) + rows._written.prior(theta)
+    seen = energies(rows.model_, rows.args_, rows.kwargs_, rows, theta)
+    np.testing.assert_allclose(few, -seen, rtol=1e-6)
+    theta = chain(rows)
+    report = rows.check(theta)
+    assert report.verdict in ("use the draws", "use the weights", "make more draws")
+    # by hand, of all rows; unconstrained parameters stand in the order of their names
+    eta = theta[:, 1:-1] @ X.T + theta[:, :1]
+    by_row = y * eta - np.logaddexp(0, eta)
+    few = by_row[:, rows.indices_] @ rows.weights_ + rows.form_(theta)
+    assert report.variance == pytest.approx(np.var(by_row.sum(1) - few), rel=1e-3)
+    assert report.variance < 0.1
+
+
+def test_a_form_at_the_mode_of_a_scaled_model_is_told_to_be_of_no_use():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 3))
+    g = rng.integers(0, 40, 2000)
+    y = (rng.random(2000) < expit(X @ [0.8, -0.5, 0.3])).astype(int)
+    model = many_groups(centred=False)
+    with pytest.warns(UserWarning, match="too far from a Gaussian for a quadratic form"):
+        from_numpyro(model, X, g, 40, y, size=500, remainder="quadratic", random_state=0)
 
 
 def test_what_has_no_rows_is_refused_with_the_reason():

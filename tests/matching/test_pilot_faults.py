@@ -223,7 +223,7 @@ def test_what_laplace_gives_by_itself_is_right_where_it_suffices():
 
 
 def test_advice_is_given_once_and_is_no_warning(caplog, monkeypatch):
-    monkeypatch.setattr("handful.progress._told", set())
+    monkeypatch.setattr("handful.running._told", set())
     X, y = step_data(500)
 
     def normal(theta, X, y):

@@ -135,7 +135,7 @@ def chain(rows, n=400):
     written = rows._written
     numbers = np.arange(written.n, dtype=float)[:, None]
     every = LikelihoodSums(written, numbers, None, np.ones(written.n))
-    few = every.restricted(rows.indices_, rows.weights_)
+    few = every.restricted(rows.indices_, rows.weights_, rows.form_)
     pilot, log_prior, _ = find_pilot(few, written.prior, None)
     return pilot.chain(lambda t: few.sums(t) + log_prior(t), n, np.random.default_rng(1))
 
@@ -311,3 +311,24 @@ def test_groups_are_found_whose_deviation_is_drawn_as_well():
     eta = slopes @ X.T + theta[:, group]
     loglik = y * eta - np.logaddexp(0, eta)
     assert np.var(loglik.sum(1) - loglik[:, few] @ rows.weights_) < 1e-2
+
+
+def test_rows_and_a_quadratic_form_are_the_model_of_all_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 30))
+    y = (rng.random(3000) < expit(0.2 * X.sum(1) - 2)).astype(int)
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", 1)
+        beta = pm.Normal("beta", 0, scale, shape=30)
+        pm.Bernoulli("y", logit_p=X @ beta - 2, observed=y)
+    rows = from_pymc(model, size=800, remainder="quadratic", random_state=0)
+    written = rows._written
+    theta = rows.form_.center + 0.1 * np.random.default_rng(0).normal(size=(3, written.p))
+    values = rows.log_likelihood(theta)
+    few = values[:, rows.indices_] @ rows.weights_ + rows.form_(theta) + written.prior(theta)
+    logp = rows.model_.compile_logp()
+    names = [v.name for v in written.value_vars]
+    seen = [logp(dict(zip(names, written._split(one)))) for one in theta]
+    np.testing.assert_allclose(few, seen, rtol=1e-6)
+    report = rows.check(chain(rows))
+    assert report.variance < 0.1

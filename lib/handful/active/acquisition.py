@@ -18,15 +18,14 @@ from handful.checks import (
     MAX_SEED,
     as_generator,
     check_array,
+    check_in_memory,
     check_integer,
     check_labels,
     check_rows,
 )
-from handful.linalg import dense
 from handful.options import Count, Options, check_options
-from handful.rows import check_in_memory
 from handful.scales import warn_of_scales
-from handful.tables import as_array, join_rows
+from handful.tables import as_array, dense, join_rows
 from handful.types import Seed
 
 # how far from 1 the sum of a row of probabilities may be, as rounding to bfloat16 needs
@@ -105,7 +104,7 @@ class Acquisition(Options):
             if "features" in self._needs:
                 name = type(self).__name__
                 way_out = "Scale them first: StandardScaler().fit_transform(features)."
-                warn_of_scales(features, name, way_out, stacklevel=2)
+                warn_of_scales(features, name, way_out)
         if probabilities is not None:
             probabilities = _probabilities(probabilities)
         pool = _pool_size(features, probabilities, n_pool)

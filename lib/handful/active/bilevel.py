@@ -1,7 +1,6 @@
 """The bilevel acquisition: points on which training, with those labelled, does best on everything
 (Equation 10)."""
 
-import warnings
 from dataclasses import KW_ONLY
 from typing import Any
 
@@ -16,7 +15,9 @@ from handful.checks import ConvergenceError
 from handful.models import Logistic
 from handful.models.base import OuterRows
 from handful.models.glm import GLM
-from handful.models.inverse import as_inverse_hessian
+from handful.models.inverse import IHVP
+from handful.options import named_option
+from handful.running import warn
 
 # up to here it is raised where the inner problem does not converge
 MOST_PENALTY = 1.0
@@ -94,16 +95,16 @@ class BilevelQuery(Acquisition):
                 if problem.l2 >= MOST_PENALTY:
                     raise
                 problem = Logistic(10 * problem.l2, penalise_intercept=True)
-                warnings.warn(
+                warn(
                     f"{error} The batch is chosen at l2={problem.l2:g} instead.",
                     ConvergenceWarning,
-                    stacklevel=3,
                 )
 
     def _choose(self, problem, n, pool, features, targets, copies, labels, pulled):
         rows, place = self._rows(problem, n, pool, features, targets, copies, labels)
         # no draw matters to first-order scores; the generator is what the model asks for
-        model = GLM(problem, rows, np.random.default_rng(0), as_inverse_hessian(self.ihvp))
+        ihvp = named_option("ihvp", self.ihvp, **IHVP)
+        model = GLM(problem, rows, np.random.default_rng(0), ihvp)
         model.add_rows(range(pool, place))
         chosen = []
         for _ in range(n):

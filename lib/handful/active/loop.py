@@ -3,7 +3,6 @@ be resumed."""
 
 import json
 import os
-import warnings
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from handful.checks import check_integer
 from handful.options import explained
+from handful.running import warn
 
 VERSION = 1
 
@@ -173,10 +173,9 @@ class ActiveLoop:
                 self.pending.remove(index)
             save()
         if foreign and _key(before) != _key(label):
-            warnings.warn(
+            warn(
                 f"point {index} was answered by another session, {before!r}; the later answer "
                 f"stays, {label!r}.",
-                stacklevel=2,
             )
 
     def run(self, answer, *, n_rounds):

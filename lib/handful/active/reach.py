@@ -5,7 +5,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.sparsefuncs import csc_median_axis_0
 
-from handful.linalg import sq_distances_to
+from handful.distances import sq_distances_to
 
 
 def within_reach(features, reach=2.0):

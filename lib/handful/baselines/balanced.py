@@ -1,6 +1,5 @@
 """Balanced sampling: random rows whose estimated totals of chosen columns are those of all rows."""
 
-import warnings
 from dataclasses import KW_ONLY
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -16,7 +15,8 @@ from handful.baselines.stratified import codes, column_of, names_of
 from handful.checks import Accepts
 from handful.coreset import SizedSelector
 from handful.options import integer
-from handful.plans import ChooseAgain
+from handful.plans import ChooseAgain, inclusion_probabilities
+from handful.running import warn
 from handful.tables import as_array, is_missing, take_rows
 
 MAX_COLUMNS = 2000
@@ -148,10 +148,9 @@ class BalancedCoreset(SizedSelector):
             features = described(values[0][1], self.size, self.degree, values[0][0])
         is_lost = (features == features[:1]).all()
         if self.by is not None and is_lost and any(codes(one).any() for _, one in values):
-            warnings.warn(
+            warn(
                 f"by={column!r} is not balanced: no value of it can expect one of the "
                 f"size={self.size} rows.",
-                stacklevel=7,
             )
         return features
 
@@ -197,24 +196,6 @@ def _check_n_columns(n_columns):
             "`by`, or give a "
             "function, such as by=sklearn.decomposition.TruncatedSVD(20).fit_transform."
         )
-
-
-def inclusion_probabilities(weights, size):
-    """Probabilities in proportion to positive weights, at most 1, that add up to `size`: shape
-    (n,)."""
-    probabilities = np.zeros(len(weights))
-    is_certain = np.zeros(len(weights), dtype=bool)
-    while True:
-        n_left = size - np.count_nonzero(is_certain)
-        open_weights = weights[~is_certain]
-        probabilities[is_certain] = 1.0
-        if n_left == 0 or len(open_weights) == 0:
-            return probabilities
-        probabilities[~is_certain] = open_weights * (n_left / open_weights.sum())
-        above = probabilities > 1
-        if not above.any():
-            return probabilities
-        is_certain |= above
 
 
 def described(values, size, degree, name):

@@ -13,10 +13,11 @@ from sklearn.utils.extmath import row_norms
 
 from handful.checks import MAX_SEED, Accepts, check_generator, check_integer, check_rows
 from handful.coreset import SizedSelector
-from handful.linalg import centred, dense, draw_along, nearest_centers, sq_distance, sq_distances_to
+from handful.distances import centred, draw_along, nearest_centers, sq_distance, sq_distances_to
 from handful.options import current_word
 from handful.plans import ChooseAgain
-from handful.progress import Bar
+from handful.running import Bar
+from handful.tables import dense
 
 # squared distances that differ by this share are tied, in the dense and the sparse form of a table
 ROUNDING = 1e-12

@@ -6,7 +6,7 @@ import numpy as np
 
 from handful.checks import Accepts
 from handful.coreset import SizedSelector
-from handful.progress import Bar
+from handful.running import Bar
 
 
 class _EqualWeights(SizedSelector):

@@ -1,7 +1,6 @@
 """Stratified sampling: uniform sampling in which every class, or every value of a column, has its
 share."""
 
-import warnings
 from dataclasses import KW_ONLY
 from numbers import Integral
 from typing import Any
@@ -13,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from handful.checks import Accepts
 from handful.coreset import SizedSelector
+from handful.running import warn
 from handful.tables import as_array, canonical, is_missing
 
 
@@ -118,11 +118,10 @@ class _OfAStream(StratifiedCoreset):
     has to go on."""
 
     def _fewer(self, strata, weights):
-        warnings.warn(
+        warn(
             f"{self._counted(strata)} for size={self.size}: the smallest of them are drawn as one, "
             "so that some give "
             "no row; a larger size keeps each.",
-            stacklevel=2,
         )
         mass = np.bincount(strata, weights)
         rank = np.empty(len(mass), dtype=np.intp)

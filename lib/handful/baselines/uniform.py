@@ -17,7 +17,7 @@ class _DrawOfAll(Plan):
         drawn = uniform_rows(blocks, selector.size, rng, np.array(n_present))
         check_size(selector.size, len(drawn), blocks.n)
         found = class_totals(drawn.y, drawn.weight)
-        selector._tell_lost(united(totals), found, stacklevel=7)
+        selector._tell_lost(united(totals), found)
         return drawn.ids, drawn.weight
 
 

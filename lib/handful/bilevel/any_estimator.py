@@ -1,7 +1,6 @@
 """AnyEstimatorCoreset: points chosen for a given estimator, which is asked which of several choices
 suits it."""
 
-import warnings
 from dataclasses import KW_ONLY
 from typing import Any
 
@@ -35,11 +34,10 @@ from handful.checks import (
     words_named,
 )
 from handful.coreset import Selector
-from handful.linalg import one_openmp_thread
 from handful.models.linear import LeastSquares, Logistic
 from handful.options import Count, CountOrZero, check_options
 from handful.plans import Compress
-from handful.progress import Bar
+from handful.running import Bar, one_openmp_thread, warn
 from handful.tables import readable, take_rows
 from handful.trainers import (
     check_scoring_name,
@@ -285,9 +283,7 @@ class AnyEstimatorCoreset(Selector):
         trainer = weighted_fit(estimator)
         weighted = trainer.keyword is not None
         if not weighted and trained(estimator):
-            warnings.warn(
-                f"{why_unweighted(estimator)}: all chosen rows get equal weights.", stacklevel=3
-            )
+            warn(f"{why_unweighted(estimator)}: all chosen rows get equal weights.")
         labels = None if kind_of(estimator) == "regressor" else y
         select = check_memory(self.memory).cache(select_in_proxy)
         self.trials_ = {}
@@ -383,11 +379,10 @@ class AnyEstimatorCoreset(Selector):
         ties = sum(np.isclose(loss, least, rtol=1e-9) for loss in losses)
         if ties <= len(losses) / 2:
             return
-        warnings.warn(
+        warn(
             f"{ties} of {len(losses)} choices have the same loss, {least:.4g}: on {self.size} rows "
             f"{type(self._steps()[1]).__name__} cannot tell them apart, as boosting that may not "
             f"split so few. {self.chosen_!r} is taken; raise size.",
-            stacklevel=4,
         )
 
     def _select_one_class(self, X, sample_weight, rng):

@@ -11,15 +11,14 @@ from handful.bilevel.compressed import CompressLinear
 from handful.bilevel.exchange import Elimination, Exchange
 from handful.bilevel.regularised import Regularised
 from handful.bilevel.strategy import Forward, Strategy
-from handful.checks import Accepts, validate_data
+from handful.checks import Accepts, is_blocks, validate_data
 from handful.coreset import Selector
 from handful.models.base import outer_rows
-from handful.models.inverse import as_inverse_hessian, named_option
+from handful.models.inverse import IHVP
 from handful.models.linear import PENALTY_OF_PROBLEM, LinearProblem, Logistic
 from handful.models.problem import check_problem
-from handful.options import Count, current_word
-from handful.progress import Bar
-from handful.rows import is_blocks
+from handful.options import Count, current_word, named_option
+from handful.running import Bar
 from handful.types import Seed, Table
 
 STRATEGIES = {
@@ -312,7 +311,8 @@ class BilevelCoreset(Selector):
             )
         if forward and strategy.batch_size is None and problem.n_rounds:
             strategy = clone(strategy).set_params(batch_size=-(-self.size // problem.n_rounds))
-        return problem, strategy, rule, weighting, as_inverse_hessian(self.ihvp)
+        ihvp = named_option("ihvp", self.ihvp, **IHVP)
+        return problem, strategy, rule, weighting, ihvp
 
 
 def _weighted(model, weights, total):

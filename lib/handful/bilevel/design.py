@@ -9,7 +9,7 @@ import numpy as np
 from handful.checks import Accepts, check_number, check_rows, check_vector
 from handful.coreset import Selector
 from handful.options import Count, number
-from handful.progress import Bar
+from handful.running import Bar
 from handful.types import Seed
 
 ENOUGH = "without it fewer experiments than features determine nothing"

@@ -1,7 +1,6 @@
 """What `BilevelCoreset` asks of a strategy, the ranking of rows that strategies share, and forward
 selection."""
 
-import warnings
 from contextlib import suppress
 from dataclasses import KW_ONLY
 from typing import Literal
@@ -11,6 +10,7 @@ import numpy as np
 from handful.bilevel.weights import optimise_weights
 from handful.checks import ConvergenceError
 from handful.options import Count, Options
+from handful.running import warn
 
 # the first is the paper's
 START = {"linear": 10, "quadratic": 2}
@@ -171,12 +171,11 @@ class Forward(Strategy):
         n_start = START[rule] if self.n_start is None else self.n_start
         start = random_start(rows, labels, n_start, size, rng, every_class=self.every_class)
         if size == len(start) < len(rows):
-            warnings.warn(
+            warn(
                 f"all {size} points are of the random start (n_start={n_start}), so that nothing "
                 "was selected: "
                 "take a smaller n_start, or a larger size.",
                 UserWarning,
-                stacklevel=5,
             )
         return start
 

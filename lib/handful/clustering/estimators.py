@@ -7,13 +7,17 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, Transfor
 from sklearn.utils.validation import check_is_fitted
 
 from handful.blocks import by_blocks
-from handful.checks import check_magnitude, check_rows, validate_data
-from handful.clustering.distances import inverted_file, probable_centers, sq_distances
+from handful.checks import check_in_memory, check_magnitude, check_rows, validate_data
 from handful.clustering.variational import Mixture, Trace, VariationalEM, padded
 from handful.clustering.vcgmm_kernels import Threads
-from handful.linalg import blocks_of, nearest_centers
+from handful.distances import (
+    blocks_of,
+    inverted_file,
+    nearest_centers,
+    probable_centers,
+    sq_distances,
+)
 from handful.options import Options
-from handful.rows import check_in_memory
 from handful.scales import warn_of_scales
 from handful.types import Table
 
@@ -51,13 +55,12 @@ class CentersEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
             ]
         )
 
-    def _warn_of_scales(self, X, *, stacklevel=4):
+    def _warn_of_scales(self, X):
         name = type(self).__name__
         warn_of_scales(
             X,
             name,
             f"Scale them first: make_pipeline(StandardScaler(), {name}(...)).",
-            stacklevel=stacklevel,
         )
 
     def _given_centers(self, dtype):

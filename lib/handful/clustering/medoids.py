@@ -9,7 +9,7 @@ from handful.baselines.centers import plain_seeds
 from handful.checks import MAX_SEED, Accepts
 from handful.clustering.vcgmm import VCGMM
 from handful.coreset import SizedSelector
-from handful.linalg import cell_means, centred, nearest_center
+from handful.distances import cell_means, centred, nearest_center
 
 # rows up to which Lloyd's rounds beat a mixture; it takes longer to compile, and then less for each
 # row

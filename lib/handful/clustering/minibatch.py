@@ -16,11 +16,10 @@ from handful.checks import (
     check_sample_weight,
     check_size,
 )
-from handful.clustering.distances import nearest_centers
 from handful.clustering.estimators import CentersEstimator, centers_of
-from handful.linalg import cell_means, centred, draw_along, nearest_center
+from handful.distances import cell_means, centred, draw_along, nearest_center, nearest_centers
 from handful.options import Count, all_or_nothing, check_options
-from handful.progress import Bar
+from handful.running import Bar
 from handful.types import Seed
 
 

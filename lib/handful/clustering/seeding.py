@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 from sklearn.utils.extmath import row_norms
 
-from handful.linalg import draw_along
+from handful.distances import draw_along
 
 # distances from one block of candidates to all rows
 PRODUCT_ENTRIES = 1 << 24

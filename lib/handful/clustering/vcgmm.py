@@ -1,7 +1,6 @@
 """vc-GMM (Hirschberger, Forster and Lücke 2019): clustering whose cost hardly grows with points and
 clusters."""
 
-import warnings
 from copy import copy
 from dataclasses import KW_ONLY
 from typing import Annotated, Any, Literal, Self
@@ -17,8 +16,8 @@ from handful.checks import (
     as_generator,
     check_integer,
     check_sample_weight,
+    is_blocks,
 )
-from handful.clustering.distances import nearest_centers, probable_centers
 from handful.clustering.estimators import MixtureEstimator, centers_of
 from handful.clustering.seeding import afkmc2, kmeans_plusplus
 from handful.clustering.variational import (
@@ -33,11 +32,11 @@ from handful.clustering.variational import (
     random_sets,
 )
 from handful.clustering.vcgmm_kernels import Threads
-from handful.linalg import dense
+from handful.distances import nearest_centers, probable_centers
 from handful.options import Count, NonNegative, all_or_nothing, check_options
-from handful.progress import Bar
-from handful.rows import exceeds_memory, is_blocks
+from handful.running import Bar, warn
 from handful.sensitivity.lightweight import lightweight_blocks, lightweight_coreset
+from handful.tables import dense, exceeds_memory
 from handful.types import Seed, Table
 
 ALGORITHMS = {"fast": TruncatedEM(), "paper": PAPER}
@@ -203,7 +202,7 @@ class VCGMM(MixtureEstimator):
         else:
             X = self._validate(X, reset=not go_on)
             if past is None:
-                self._warn_of_scales(X, stacklevel=5)
+                self._warn_of_scales(X)
             # None stays None, because a one for each row of a large file might not fit into memory.
             weights = (
                 None if sample_weight is None else check_sample_weight(sample_weight, X.shape[0])
@@ -306,7 +305,7 @@ class VCGMM(MixtureEstimator):
         if self.n_empty_:
             said = f"{self.n_empty_} of {self.n_clusters} clusters have no points of their own; "
             said += "there may be fewer distinct rows: lower n_clusters or raise coreset_size."
-            warnings.warn(said, ConvergenceWarning, stacklevel=5)
+            warn(said, ConvergenceWarning)
 
     def _optimise(self, Y, weights, rng, go_on, past):
         # Returns the mixture, the trace of the last phase (with the iterations of all) and the
@@ -445,7 +444,7 @@ class VCGMM(MixtureEstimator):
         self.converged_ = trace.converged
         if not trace.converged:
             said = f"VCGMM did not settle in {self.max_iter} iterations; raise max_iter or tol."
-            warnings.warn(said, ConvergenceWarning, stacklevel=5)
+            warn(said, ConvergenceWarning)
 
     def fit_predict(self, X: Table, y: Table = None, sample_weight: Table = None) -> np.ndarray:
         """`fit`, then the labels of `X`."""

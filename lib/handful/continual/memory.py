@@ -7,11 +7,10 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 
-from handful.checks import as_generator, check_sample_weight
+from handful.checks import as_generator, check_in_memory, check_sample_weight
 from handful.forms import check_form, kind_of_labels, type_of
 from handful.options import Count, Options, check_options, restored
 from handful.parts import check_selector, choose
-from handful.rows import check_in_memory
 from handful.tables import as_array, canonical, is_table, missing, readable, row_array, take_rows
 from handful.types import Seed
 

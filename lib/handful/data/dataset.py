@@ -6,9 +6,15 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
-from handful.checks import MAX_SEED, as_generator, check_array, check_dtype, check_magnitude
+from handful.checks import (
+    MAX_SEED,
+    as_generator,
+    check_array,
+    check_dtype,
+    check_in_memory,
+    check_magnitude,
+)
 from handful.data.registry import Entry
-from handful.rows import check_in_memory
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,11 +9,16 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from handful.blocks import by_blocks
-from handful.checks import check_integer, check_magnitude, check_rows, validate_data
+from handful.checks import (
+    check_in_memory,
+    check_integer,
+    check_magnitude,
+    check_rows,
+    validate_data,
+)
 from handful.dictionary.recovery import L1, Recovery
 from handful.options import Count, Options, all_or_nothing, check_options
-from handful.progress import Bar
-from handful.rows import check_in_memory
+from handful.running import Bar
 
 
 class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):

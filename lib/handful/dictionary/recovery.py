@@ -17,8 +17,8 @@ import numpy as np
 from numba import njit, prange
 from scipy.linalg import cho_factor, cho_solve
 
+from handful.checks import check_in_memory
 from handful.options import Count, Options, number
-from handful.rows import check_in_memory
 from handful.tables import as_array
 
 UNDETERMINED = "without a penalty fewer measurements than dimensions leave a signal undetermined"

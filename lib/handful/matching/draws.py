@@ -131,7 +131,8 @@ def _target(few, theta, prior, start):
         return few, theta.mean(0) if start is None else start, prior
     p = len(model.start(few))
     if theta.shape[1] == p:
-        return few.moved("posterior"), None, prior
+        # A form is not concave everywhere: the search starts where it was made.
+        return few.moved("posterior"), None if few.form is None else start, prior
     at_zero = few.expansion(np.zeros(p))
     best = np.linalg.lstsq(at_zero[1:, 1:], at_zero[0, 1:])[0]
     squares = -2 * few.sums(best[None])[0]

@@ -14,7 +14,7 @@ from handful.tables import as_array, missing
 # Rows of the sample that says where to match.
 PILOT = 20_000
 # Where the path of L1 penalties is matched: shares of the least at which all coefficients are zero.
-L1_SHARES = np.array([1.0, 0.5, 0.1, 0.02, 0.002])
+L1_SHARES = np.array([1.0, 0.5, 0.2, 0.07, 0.015])
 # An L1 penalty at which every coefficient is zero.
 ALL_ZERO = 1e9
 # A row with this label is in every training set and in no test set, as in `PredefinedSplit`.
@@ -111,7 +111,7 @@ class CurveReport:
     loss : float array, shape (K,), of these models on all rows of each fold
     loss_of_rows : float array, shape (K,), the same on the matched rows
     error : by how much the mean of `loss_of_rows` differs from the mean loss of models trained on
-        all rows, to first order in the difference of the gradients of both training losses; how
+        all rows, to second order in the difference of the gradients of both training losses; how
         the loss of all rows is curved is seen on a sample of 20,000
     excess : the most by which one of the models misses the least training loss of all rows, per
         row, by the same difference of gradients
@@ -243,11 +243,12 @@ def curve_reports(rows, sample, few, thetas):
             covers = penalised(few)
             free = (theta != 0) | (covers == 0)
             l2 = l2_at_optimum(theta, slopes_few[g, j] / outside[j], covers)
-            curvature = others.expansion(theta)[1:, 1:] / others.weights.sum()
-            curvature += np.diag(l2 * covers)
-            root = root_of_inverse(curvature[np.ix_(free, free)])
+            bend = others.expansion(theta)[1:, 1:][np.ix_(free, free)] / others.weights.sum()
+            root = root_of_inverse(bend + np.diag(l2 * covers[free]))
             step = root @ (root.T @ missed[g, j, free])
+            # The held-out loss is nearly flat there, so that its curvature counts as well.
             moves[g, j] = -held.slopes(theta[None])[0, free] @ step / mass[j]
+            moves[g, j] += step @ bend @ step / 2
             excess[g, j] = missed[g, j, free] @ step / 2
     error = (loss_few - loss - moves).mean(1)
     return [

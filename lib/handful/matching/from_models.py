@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 from handful.matching.model_rows import LogLikRows, ModelRows
 from handful.matching.pymc_model import PyMCModel
@@ -14,6 +14,7 @@ def from_numpyro(
     *args: Any,
     size: int | None = None,
     tol: float = 1e-3,
+    remainder: Literal["quadratic"] | None = None,
     random_state: Seed = None,
     **kwargs: Any,
 ) -> ModelRows:
@@ -30,8 +31,8 @@ def from_numpyro(
     ----------
     model : function with NumPyro's primitives
     args, kwargs : its arguments, on all rows; arrays, or dicts and tuples of arrays
-    size, tol, random_state : of `MatchedCoreset`; an argument of the model that has such a name
-        goes by position
+    size, tol, remainder, random_state : of `MatchedCoreset`; an argument of the model that has such
+        a name goes by position
 
     Returns
     -------
@@ -69,11 +70,17 @@ def from_numpyro(
             "from_numpyro needs numpyro: pip install 'handful[posterior]'."
         ) from error
     written = home.NumPyroModel(model, args, kwargs)
-    return ModelRows(written, size=size, tol=tol, random_state=random_state)
+    options = dict(size=size, tol=tol, remainder=remainder, random_state=random_state)
+    return ModelRows(written, **options)
 
 
 def from_pymc(
-    model: Any, *, size: int | None = None, tol: float = 1e-3, random_state: Seed = None
+    model: Any,
+    *,
+    size: int | None = None,
+    tol: float = 1e-3,
+    remainder: Literal["quadratic"] | None = None,
+    random_state: Seed = None,
 ) -> ModelRows:
     """Rows of a PyMC model whose posterior is that of all rows, and the same model on them.
 
@@ -84,7 +91,7 @@ def from_pymc(
     Parameters
     ----------
     model : pymc.Model, with all of its data
-    size, tol, random_state : of `MatchedCoreset`
+    size, tol, remainder, random_state : of `MatchedCoreset`
 
     Returns
     -------
@@ -109,7 +116,8 @@ def from_pymc(
     ...     idata = pm.sample(initvals=rows.start_)
     >>> print(rows.check(idata))  # doctest: +SKIP
     """
-    return ModelRows(PyMCModel(model), size=size, tol=tol, random_state=random_state)
+    options = dict(size=size, tol=tol, remainder=remainder, random_state=random_state)
+    return ModelRows(PyMCModel(model), **options)
 
 
 def from_log_lik(log_lik: Any, *, size: int = 500) -> LogLikRows:

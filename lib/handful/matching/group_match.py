@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from handful.matching.laplace import LaplaceReport
+from handful.matching.laplace import LaplaceReport, nearer
 from handful.matching.pilot import INFLATION
 from handful.matching.recombine import recombine
 from handful.matching.sparse_pilot import sparse_pilot
@@ -203,6 +203,7 @@ def match_groups(rows, prior, starts, tol, rng):
     full = rows.sums(held)
     log_weights = full + prior(held) - pilot.log_density(held)
     laplace = LaplaceReport.of(held, log_weights, time.perf_counter() - began)
+    laplace = nearer(laplace, rows, prior, pilot)
     for n_draws in LOCAL_DRAWS:
         places, weights, residual = matched.match(n_draws)
         missed = full - rows.restricted(places, weights).sums(held)

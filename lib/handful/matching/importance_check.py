@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from handful.checks import as_real
-from handful.matching.stein import SteinTest
-from handful.rows import check_in_memory
+from handful.checks import as_real, check_in_memory
+from handful.matching.stein import ALPHA, SteinTest
 
 # in words
 VERDICTS = {
@@ -106,9 +105,10 @@ class DrawsReport:
 
     def __str__(self):
         if self.stein:
-            of_draws = f"largest z-score of the draws' slopes {self.stein.z:.1f}"
-            of_draws += (
-                f" (p {self.stein.p_value:.2g}), {self.stein.n_independent:.0f} independent draws."
+            of_draws = (
+                f"the slopes' largest z-score is {self.stein.z:.1f}, which right draws reach with "
+                f"probability {self.stein.p_value:.2g} among so many scores (below {ALPHA} they "
+                f"are called wrong); {self.stein.n_independent:.0f} independent draws."
             )
         else:
             of_draws = f"not tested: {self.why}."

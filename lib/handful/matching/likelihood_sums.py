@@ -21,13 +21,16 @@ class LikelihoodSums:
     X : array; or RowBlocks, whose rows were checked
     y, weights : arrays of n entries; y as the model takes it, or None
     folds : `Folds`, each of which keeps its sums; None for one of all rows
+    form : `QuadraticForm` of parameters as users see them, which belongs to the sums over rows;
+        None without
     """
 
-    def __init__(self, model, X, y, weights, folds=None):
+    def __init__(self, model, X, y, weights, folds=None, form=None):
         self.model = model
         self.y = y
         self.weights = weights
         self.folds = folds
+        self.form = form
         if not isinstance(X, RowBlocks):
             X = InMemory(Rows(X, None, weights, np.arange(len(X))))
         self.blocks = X
@@ -47,13 +50,16 @@ class LikelihoodSums:
         has_prior = at == "posterior"
         free = has_prior or not model.problem.penalise_intercept
         model.move(center, moves_intercept=free, binds_intercept=has_prior)
+        if self.form is not None:
+            self.form = self.form.of(model.outer)
         return self
 
-    def restricted(self, places, weights):
-        """The sums over some of the rows, with new weights, in memory."""
+    def restricted(self, places, weights, form=None):
+        """The sums over some of the rows, with new weights, in memory, and a `QuadraticForm`
+        beside them."""
         X = self.model.columns(self.blocks.take(places).X)
         y = None if self.y is None else self.y[places]
-        return LikelihoodSums(self.model, X, y, weights, self.folds and self.folds[places])
+        return LikelihoodSums(self.model, X, y, weights, self.folds and self.folds[places], form)
 
     def where(self, mask):
         """The rows of a mask, in memory, with their weights."""
@@ -96,17 +102,20 @@ class LikelihoodSums:
 
     def sums(self, theta):
         """Log-likelihoods of all rows together at parameters (K, p), shape (K,)."""
-        return self.over(sum, "sums", theta, weighted=True)
+        found = self.over(sum, "sums", theta, weighted=True)
+        return found if self.form is None else found + self.form(theta)
 
     def expansion(self, theta):
         """The expansion of the log-likelihood of all rows together, of a linear model at parameters
         (p,)."""
-        return self.over(sum, "expansion", theta, weighted=True)
+        found = self.over(sum, "expansion", theta, weighted=True)
+        return found if self.form is None else found + self.form.expansion(theta)
 
     def slopes(self, theta):
         """Slopes of the log-likelihood of all rows together, of a linear model at parameters (K,
         p), shape (K, p)."""
-        return self.over(sum, "slopes", theta, weighted=True)
+        found = self.over(sum, "slopes", theta, weighted=True)
+        return found if self.form is None else found + self.form.slopes(theta)
 
     def moved_together(self, theta):
         """In how many rows two parameters move the log-likelihood together, shape (p, p)."""
@@ -141,26 +150,28 @@ class LikelihoodSums:
 
 
 def _of_block(block, model, reduce, method, args, weighted, own):
-    X = model.columns(block.X)
+    X = np.asarray(block.X)
     columns = own[:2] if weighted else own[:1]
     asked = getattr(model, method)
-    step = _rows_at_once(model, len(args[0]) if args else 0)
+    step = _rows_at_once(model, X, len(args[0]) if args else 0)
     found = []
     for first in range(0, len(X), step):
         part = slice(first, first + step)
         sides = [None if c is None else c[part] for c in columns]
-        found.append(asked(*args, X[part], *sides))
+        found.append(asked(*args, model.columns(X[part]), *sides))
     return reduce(found)
 
 
-def _rows_at_once(model, n_parameters):
-    """So many rows of a block are handled at once, at so many parameters; without any, PART."""
+def _rows_at_once(model, X, n_parameters):
+    """So many rows of a block are handled at once, at so many parameters: PART numbers of X or of
+    what is asked."""
     width = n_parameters * max(1, model.n_outputs)
-    return max(1, PART // max(1, width))
+    n_columns = int(np.prod(X.shape[1:]))
+    return max(1, PART // max(1, width, n_columns))
 
 
 def _matched(block, model, n_parts, equations, args, own):
-    X = model.columns(block.X)
+    X = np.asarray(block.X)
     y, weights, codes = own
     found = []
     asked = getattr(model, equations)
@@ -169,7 +180,7 @@ def _matched(block, model, n_parts, equations, args, own):
 
         def features(r, part=part):
             places = part[r]
-            return asked(*args, X[places], None if y is None else y[places])
+            return asked(*args, model.columns(X[places]), None if y is None else y[places])
 
         if weights[part].any():
             chosen, w, residual = recombine(features, len(part), weights[part])
@@ -180,18 +191,20 @@ def _matched(block, model, n_parts, equations, args, own):
 
 
 def _of_folds(block, model, thetas, tested, own):
-    X = model.columns(block.X)
+    X = np.asarray(block.X)
     y, weights, codes = own
     values = np.zeros(thetas.shape[:2])
     slopes = np.zeros(thetas.shape)
-    step = _rows_at_once(model, len(thetas))
-    for j, k in enumerate(tested):
-        for rows, is_held in ((codes == k, True), (codes != k, False)):
-            places = np.flatnonzero(rows)
-            for part in (places[a : a + step] for a in range(0, len(places), step)):
-                given = thetas[:, j], X[part], y[part], weights[part]
-                if is_held:
-                    values[:, j] += model.sums(*given)
-                else:
-                    slopes[:, j] += model.slopes(*given)
+    step = _rows_at_once(model, X, thetas[..., 0].size)
+    for code in np.unique(codes):
+        held = tested == code
+        models = thetas[:, held].reshape(-1, thetas.shape[-1])
+        others = thetas[:, ~held]
+        others_in_rows = others.reshape(-1, thetas.shape[-1])
+        places = np.flatnonzero(codes == code)
+        for part in (places[a : a + step] for a in range(0, len(places), step)):
+            given = model.columns(X[part]), y[part], weights[part]
+            slopes[:, ~held] += model.slopes(others_in_rows, *given).reshape(others.shape)
+            if held.any():
+                values[:, held] += model.sums(models, *given)[:, None]
     return values, slopes

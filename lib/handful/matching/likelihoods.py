@@ -13,6 +13,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import gammaln, xlogy
 
 from handful.matching.moments import moments
+from handful.matching.recombine import Products
 from handful.models.linear import LeastSquares, LinearProblem, Poisson
 from handful.models.links import LinearModel
 from handful.models.newton import bordered
@@ -77,6 +78,23 @@ class Likelihood:
         ones = np.ones(len(values))
         first = values[:, :1]
         return np.column_stack([ones, first, values[:, 1:] - first])
+
+    def higher_orders(self, theta, X, y):
+        """Root mean squares of the rows' third- and fourth-order terms, shape (rows,).
+
+        Parameters
+        ----------
+        theta : shape (1 + 4 K, p): the center, K draws, their opposites, and both half as far from
+            the center
+        """
+        values = self.values(theta, X, y)
+        moved = values[:, 1:] - values[:, :1]
+        ahead, behind, ahead_half, behind_half = np.split(moved, 4, axis=1)
+        odd = (ahead - behind) / 2 - (ahead_half - behind_half)
+        even = (ahead + behind) / 2 - 2 * (ahead_half + behind_half)
+        # Slopes and curvatures cancel; of the other terms three quarters are left.
+        squares = (odd**2 + even**2) * 16 / 9
+        return np.sqrt(np.where(np.isfinite(squares), squares, 0.0).mean(1))
 
     def moved_together(self, theta, X, y):
         """In how many rows two parameters act together near some (p,), shape (p, p)."""
@@ -397,10 +415,14 @@ class LinearLikelihood(ProblemLikelihood):
     def slopes(self, theta, X, y, w):
         """As `ProblemLikelihood.slopes`."""
         A = self.design(X)
-        eta = self.linear.predictors(theta, A).reshape(-1, self.n_outputs)
-        first = self.link.mean(eta) - np.repeat(y, len(theta), axis=0)
-        weighted = w[:, None] * first.reshape(len(A), -1)
-        return -(weighted.T @ A).reshape(len(theta), -1)
+        weighted = w[:, None] * self._residuals(self.linear.predictors(theta, A), y)
+        return (weighted.T @ A).reshape(len(theta), -1)
+
+    def _residuals(self, eta, y):
+        """Slopes of the log-likelihoods by linear predictors (rows, K outputs), of that shape."""
+        mean = self.link.mean(eta.reshape(-1, self.n_outputs))
+        slopes = y[:, None] - mean.reshape(len(y), -1, self.n_outputs)
+        return slopes.reshape(eta.shape)
 
     def longest(self, root, X, y):
         """Largest length of a row of the design, in the metric of a Cholesky factor."""
@@ -411,6 +433,12 @@ class LinearLikelihood(ProblemLikelihood):
         A, _, first, _ = self.derivatives(theta, X, y)
         return self.linear.gradients(-first, A)
 
+    def gradients_at(self, thetas, X, y):
+        """As `ProblemLikelihood.gradients_at`."""
+        A = self.design(X)
+        slopes = self._residuals(self.linear.predictors(thetas, A), y)
+        return Products(np.ones((len(A), 1)), slopes, A)
+
     def tangents_at(self, thetas, X, y):
         """Log-likelihoods and their gradients at each of some parameters (J, p), the targets, and
         of counts the largest log-likelihood that a row could have (up to a part that no parameter
@@ -418,20 +446,12 @@ class LinearLikelihood(ProblemLikelihood):
 
         All that held-out losses near these parameters take, and deviances.
         """
-        J = len(thetas)
-        K = self.n_outputs
         A = self.design(X)
         eta = self.linear.predictors(thetas, A)
-        first = self.link.mean(eta.reshape(-1, K)).reshape(len(A), J, K) - y[:, None]
-        ends = np.cumsum([1, K, 1, J, J * K * A.shape[1]])
-        found = np.empty((len(A), ends[-1]))
-        found[:, 0] = 1.0
-        found[:, 1 : ends[1]] = y
-        found[:, ends[1]] = xlogy(y, y).sum(1) if self.counts else 0.0
-        found[:, ends[2] : ends[3]] = self.at(eta, y)
-        gradients = found[:, ends[3] :].reshape(len(A), J, K, -1)
-        np.multiply(-first[..., None], A[:, None, None], out=gradients)
-        return found
+        ones = np.ones(len(A))
+        most = xlogy(y, y).sum(1) if self.counts else 0 * ones
+        columns = np.column_stack([ones, y, most, self.at(eta, y)])
+        return Products(columns, self._residuals(eta, y), A)
 
     def n_tangents(self, thetas):
         """How many equations `tangents_at` some parameters (J, p) are."""

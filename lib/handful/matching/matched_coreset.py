@@ -1,7 +1,6 @@
 """MatchedCoreset: rows whose weighted log-likelihoods are those of all rows where it counts."""
 
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
@@ -23,11 +22,11 @@ from handful.checks import (
     check_sample_weight,
     check_size,
     check_vector,
+    is_blocks,
     validate_data,
     without_absent,
 )
 from handful.coreset import Selector
-from handful.linalg import one_blas_thread
 from handful.matching.draws import stacked, tested
 from handful.matching.folds import (
     CurveReport,
@@ -42,13 +41,14 @@ from handful.matching.folds import (
 from handful.matching.group_match import match_groups
 from handful.matching.groups import n_terms_of
 from handful.matching.importance_check import DrawsReport, check_log_weights, normalised
-from handful.matching.laplace import LaplaceReport
+from handful.matching.laplace import LaplaceReport, nearer
 from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.likelihoods import likelihood
 from handful.matching.path import optima_of_penalties, path_excess
 from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot, jittered, starting_points
 from handful.matching.pilot_faults import check_alone, flat_parameters, jumping
 from handful.matching.priors import prior_of
+from handful.matching.quadratic import FormMatch
 from handful.matching.recombine import pursue
 from handful.matching.sparse_rows import ProbedRows, SparseRows
 from handful.models import Logistic, Problem
@@ -56,8 +56,8 @@ from handful.models.linear import PENALTY_OF_PROBLEM, LinearProblem
 from handful.models.links import LogisticLink, PoissonLink, SquaredLink
 from handful.options import Count, Positive
 from handful.plans import Plan
-from handful.progress import tell_once
-from handful.rows import Rows, is_blocks
+from handful.rows import Rows
+from handful.running import one_blas_thread, tell_once, warn
 from handful.tables import join_rows, take_rows
 from handful.types import Seed, Table
 
@@ -74,6 +74,10 @@ MAX_ROW_SHARE = 1 / 3
 FAR_OFF = 4.0
 # Otherwise they grow by this factor, so that their number hardly hangs on the draws.
 NEARBY_STEP = 1.25
+# With a quadratic form: the divergence above which draws on the rows are not even of use with
+# weights, and the variance of the log weights of a Gaussian from which the posterior is too far.
+MOST_WITH_WEIGHTS = 0.5
+FAR_FROM_GAUSSIAN = 20.0
 # A jump of the log-likelihood is looked for near so many points around the start.
 N_LOOKS = 8
 # Below so many rows a handful hardly pays.
@@ -168,6 +172,9 @@ class MatchedCoreset(Selector):
     prior : for "posterior": deviation of a Gaussian prior of mean zero on each parameter, a number
         or shape (p,), the intercept's too; or a function of parameters (K, p) that gives log
         densities (K,)
+    remainder : for "posterior" with more than about a hundred parameters, whose products no few
+        rows keep: "quadratic" draws rows by the size of their terms of higher order, and `form_`
+        adds what they lack of slope and curvature. Whoever samples adds `form_` to the log density
     start : shape (p,) or (S, p), where the search for modes starts; a function as `problem` needs
         it, a `Problem` of your own says by its `start` what it is by default
     tol : largest `kl_`, in nats, at which more draws are not asked for; with `folds` ten times the
@@ -185,13 +192,16 @@ class MatchedCoreset(Selector):
         `LeastSquares`, whose sums are kept exactly. With groups: half the variance of what the
         rows miss, at draws of the Gaussian at the mode
     modes_ : "posterior": shape (M, p), the modes found, the highest first
-    laplace_ : "posterior": what the Gaussian at the modes gives with importance weights, and
-        whether that suffices (`handful.matching.laplace.LaplaceReport`); None for other `at`, and
-        for `LeastSquares`
+    laplace_ : "posterior": what the Gaussian at the modes, or where that does not suffice one moved
+        to the mean of the posterior, gives with importance weights, and whether that suffices
+        (`handful.matching.laplace.LaplaceReport`); None for other `at`, and for `LeastSquares`
     folds_ : with `folds`, int array, shape (m,), the fold of each chosen row; `row_folds_` of
         shape (n,) holds that of every row
     curve_error_ : with `folds`, the largest difference of a mean held-out loss (nats) from that of
         all rows, by one pass over these, at penalties between those that were matched
+    form_ : with `remainder`, the `handful.matching.quadratic.QuadraticForm` that belongs to the
+        rows, a function of parameters (K, p) that gives (K,); None without. `weights_` then add up
+        to the share of n that the form leaves to them
     parameters_ : shape (K, p), where the rows were matched
     n_equations_ : sums that were matched
     classes_ : `Logistic`: labels, sorted
@@ -231,6 +241,7 @@ class MatchedCoreset(Selector):
     folds: ArrayLike | None = None
     penalties: ArrayLike | None = None
     prior: ArrayLike | Callable[..., Any] = 1.0
+    remainder: Literal["quadratic"] | None = None
     start: ArrayLike | None = None
     tol: Positive = 1e-3
     random_state: Seed = None
@@ -248,7 +259,7 @@ class MatchedCoreset(Selector):
     def _may_have_groups(self):
         at_posterior = isinstance(self.at, str) and self.at == "posterior"
         is_linear = isinstance(self._problem(), LinearProblem)
-        return at_posterior and is_linear and self.folds is None
+        return at_posterior and is_linear and self.folds is None and self.remainder is None
 
     def log_likelihood(self, draws: Any, X: Table, y: Table = None) -> np.ndarray:
         """Log-likelihoods, shape (S, n), of draws (S, p) at any rows, as ArviZ takes them for
@@ -291,7 +302,7 @@ class MatchedCoreset(Selector):
         check_is_fitted(self, "indices_")
         theta = stacked(draws)
         rows = self._given(X, y, sample_weight)
-        few = rows.restricted(self.indices_, self.weights_)
+        few = self._chosen(rows)
         with one_blas_thread():
             with np.errstate(invalid="ignore"):
                 report = check_log_weights(rows.sums(theta) - few.sums(theta))
@@ -399,6 +410,12 @@ class MatchedCoreset(Selector):
     def _problem(self):
         return Logistic() if self.problem is None else self.problem
 
+    def _chosen(self, rows):
+        """The chosen ones of all rows, with their weights and their form."""
+        if self.remainder is None:
+            return rows.restricted(self.indices_, self.weights_)
+        return rows.restricted(self.indices_, self.weights_, self.form_)
+
     @property
     def _accepts(self):
         problem = self._problem()
@@ -431,11 +448,12 @@ class MatchedCoreset(Selector):
         return X if sparse.issparse(X) else np.ascontiguousarray(X), y, weights
 
     def _in_a_stream(self):
-        if self.folds is not None:
-            raise ValueError(
-                "folds must be None in a stream, whose rows come once: fit all rows, from files or "
-                "Blocks if need be."
-            )
+        for option in ("folds", "remainder"):
+            if getattr(self, option) is not None:
+                raise ValueError(
+                    f"{option} must be None in a stream, whose rows come once: fit all rows, from "
+                    "files or Blocks if need be."
+                )
         return self
 
     def _penalties(self):
@@ -498,6 +516,7 @@ class MatchedCoreset(Selector):
     def _select(self, X, y, sample_weight, rng):
         self.classes_ = None
         self.laplace_ = None
+        self.form_ = None
         X, found = self._grouped(X, y, sample_weight, rng)
         if found:
             return found
@@ -508,6 +527,8 @@ class MatchedCoreset(Selector):
         self.parameters_ = None
         self.classes_ = rows.model.classes
         n_moments = (rows.blocks.d + 2) * (rows.blocks.d + 3) // 2
+        if self.remainder is not None:
+            self._check_remainder(rows)
         if self.folds is not None:
             return self._tuned(rows, n_moments, rng)
         if not isinstance(self.at, str):
@@ -524,17 +545,16 @@ class MatchedCoreset(Selector):
             return self._posterior(rows, rng)
         else:
             found = self._path(rows)
-        self._warn_of_many(rows, len(found[0]), stacklevel=5)
+        self._warn_of_many(rows, len(found[0]))
         return found
 
-    def _warn_of_many(self, rows, m, stacklevel):
+    def _warn_of_many(self, rows, m):
         n = np.count_nonzero(rows.weights)
         if self.size is None and m > MAX_ROW_SHARE * n:
-            warnings.warn(
+            warn(
                 f"it hardly pays: {m} of {n} rows are kept, for {self.n_equations_} sums. Fewer "
                 "penalties (penalties=[l2]) need fewer rows; BilevelCoreset takes as few as you "
                 "say.",
-                stacklevel=stacklevel,
             )
 
     def _grouped(self, X, y, sample_weight, rng):
@@ -563,7 +583,7 @@ class MatchedCoreset(Selector):
             )
         self.classes_ = rows.model.classes
         found, why = self._by_groups(rows, np.zeros((1, rows.pattern.shape[1])), rng)
-        self._warn(why, stacklevel=5)
+        self._warn(why)
         return X, found
 
     def _are_cheaper(self, rows, wanted):
@@ -606,11 +626,10 @@ class MatchedCoreset(Selector):
             why = f"the estimated divergence is {self.kl_:.2g}, and not at most tol={self.tol:g}"
         return (found.places, found.weights), why
 
-    def _warn(self, why, stacklevel):
+    def _warn(self, why):
         if why:
-            warnings.warn(
+            warn(
                 f"{why}; these rows may miss the posterior: `check` says it of the draws.",
-                stacklevel=stacklevel + 1,
             )
 
     def _at_parameters(self, rows, theta):
@@ -667,11 +686,11 @@ class MatchedCoreset(Selector):
         else:
             optima = where_to_match(rows, sample, matched)
             found = self._match_curve(rows, sample, optima, between)
-        self._warn_of_many(rows, len(found[0]), stacklevel=5)
+        self._warn_of_many(rows, len(found[0]))
         return found
 
     def _match_curve(self, rows, sample, optima, between):
-        """Rows matched at optima, and then where their curve was the furthest from that of all
+        """Rows matched at optima, and then also where their curve was the furthest from that of all
         rows, until it is near."""
         most = self.size or MAX_ROW_SHARE * np.count_nonzero(rows.weights)
         while True:
@@ -685,20 +704,24 @@ class MatchedCoreset(Selector):
                 return found
 
     def _check_curve(self, rows, sample, found, between):
-        """Set `curve_error_`; the models, shape (K, p), at the penalty where it is largest."""
+        """Set `curve_error_`; the mean of the folds' models, shape (1, p), where it is largest."""
         few = rows.restricted(*found)
         models = models_without(few, between)
         errors = [abs(report.error) for report in curve_reports(rows, sample, few, models)]
         self.folds_ = self.row_folds_[found[0]]
         self.curve_error_ = max(errors)
-        return models[np.argmax(errors)]
+        return models[np.argmax(errors)].mean(0, keepdims=True)
 
     def _posterior(self, rows, rng):
         starts = starting_points(rows, self.start)
         if not rows.model.n_outputs:
             check_alone(rows, np.vstack([starts[:1], jittered(starts[0])]))
-        probed, tried = self._probed(rows, starts)
-        if probed is None:
+        probed, tried = None, None
+        if self.remainder is None:
+            probed, tried = self._probed(rows, starts)
+        if self.remainder is not None:
+            found, why = self._with_form(rows, rng)
+        elif probed is None:
             found, why = self._by_terms(rows, rng)
         else:
             found, why = self._by_groups(probed, tried, rng)
@@ -710,7 +733,7 @@ class MatchedCoreset(Selector):
                 "and draws around a mode say nothing of it: make it smooth (a steep sigmoid), or "
                 "sum such a parameter out"
             )
-        self._warn(why, stacklevel=4)
+        self._warn(why)
         return found
 
     def _by_terms(self, rows, rng):
@@ -727,7 +750,8 @@ class MatchedCoreset(Selector):
         held = HeldOut(theta, rows.sums(theta), pilot.log_density(theta), log_prior(theta))
         log_weights = held.of_all + held.log_prior - held.drawn
         seconds = time.perf_counter() - began
-        self.laplace_ = LaplaceReport.of(rows.model.outer(theta), log_weights, seconds)
+        laplace = LaplaceReport.of(rows.model.outer(theta), log_weights, seconds)
+        self.laplace_ = nearer(laplace, rows, log_prior, pilot)
         self._advise(n, 2 * n_terms + 1)
         found = self._until_near(rows, pilot, log_prior, pairs, held, rng)
         why = self._doubts(n, n_terms)
@@ -737,6 +761,64 @@ class MatchedCoreset(Selector):
                 "prior, or fix one of them"
             )
         return found, why
+
+    def _check_remainder(self, rows):
+        """ValueError where a quadratic form has no place."""
+        at_posterior = isinstance(self.at, str) and self.at == "posterior"
+        if not at_posterior or self.folds is not None:
+            raise ValueError("remainder is for at='posterior', without folds.")
+        if rows.model.squares:
+            raise ValueError(
+                "remainder must be None for LeastSquares, whose log-likelihood is a quadratic form "
+                "itself: the posterior of its coefficients is a Gaussian."
+            )
+        if not rows.model.has_slopes:
+            raise ValueError(
+                "remainder='quadratic' needs slopes: give a Problem, or a model of NumPyro or "
+                "PyMC (from_numpyro, from_pymc), for a function."
+            )
+
+    def _with_form(self, rows, rng):
+        """Rows that are drawn, beside the form that they ask for, and why they may miss the
+        posterior, or nothing."""
+        began = time.perf_counter()
+        n = np.count_nonzero(rows.weights)
+        pilot, log_prior, counts = find_pilot(rows, self.prior, self.start)
+        self.modes_ = rows.model.outer(pilot.modes)
+        check_shared(np.diag(counts), n)
+        matched = FormMatch(rows, log_prior, pilot, rng)
+        theta = matched.held
+        log_weights = matched.of_all + log_prior(theta) - matched.gaussian.log_density(theta)
+        seconds = time.perf_counter() - began
+        self.laplace_ = LaplaceReport.of(rows.model.outer(theta), log_weights, seconds)
+        self.parameters_ = rows.model.outer(matched.center + matched.moves)
+        self.n_equations_ = 1 + len(counts) + len(counts) * (len(counts) + 1) // 2
+        self.residual_ = 0.0
+        most = max(1, int(MAX_ROW_SHARE * n))
+        m = self.size or int(np.clip(matched.n_rows(self.tol), min(len(counts), most), most))
+        self._advise(n, m)
+        while True:
+            places, weights, form, self.kl_ = matched.match(m)
+            if self.size is not None or self.kl_ <= self.tol or m == most:
+                break
+            m = min(most, int(NEARBY_STEP * m) + 1)
+        self.form_ = form.of(rows.model.inner)
+        return (places, weights), self._doubts_of_form(len(pilot.modes))
+
+    def _doubts_of_form(self, n_modes):
+        """Why rows and a quadratic form may miss the posterior, or nothing."""
+        if n_modes > 1:
+            return f"a quadratic form is for one mode, and {n_modes} were found"
+        if not self.laplace_.variance <= FAR_FROM_GAUSSIAN:
+            return (
+                "the posterior is too far from a Gaussian for a quadratic form (variance "
+                f"{self.laplace_.variance:.2g} of its log weights; centre what is scaled by a "
+                "deviation that is drawn, too)"
+            )
+        allowed = self.tol if self.size is None else max(self.tol, MOST_WITH_WEIGHTS)
+        if not self.kl_ <= allowed:
+            return f"the estimated divergence is {self.kl_:.2g}, and not at most {allowed:g}"
+        return ""
 
     def _until_near(self, rows, pilot, log_prior, pairs, held, rng):
         """Rows that are matched at more and more draws, until the divergence is at most `tol`."""
@@ -813,7 +895,7 @@ class MatchedCoreset(Selector):
             tell_once(
                 "few rows",
                 f"MatchedCoreset: of {n} rows a chain on all of them costs little more than one "
-                f"on {m}; below some {FEW_ROWS:,} rows a handful hardly pays.",
+                f"on about {m}; below some {FEW_ROWS:,} rows a handful hardly pays.",
             )
 
     def _doubts(self, n, n_terms):

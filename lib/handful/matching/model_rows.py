@@ -88,8 +88,12 @@ class WrittenModel(Likelihood):
         """Values by name of parameters (p,)."""
         raise NotImplementedError
 
-    def weighted(self, indices, weights):
-        """The model on some rows with weights, and its arguments by position and by name."""
+    def weighted(self, indices, weights, form):
+        """The model on some rows with weights, and its arguments by position and by name.
+
+        `form` is a `QuadraticForm` of unconstrained parameters that the model adds to its log
+        density, or None.
+        """
         raise NotImplementedError
 
     def expansion(self, theta, X, y, w):
@@ -211,11 +215,14 @@ class ModelRows:
 
     Attributes
     ----------
-    model_ : the model, with the weights on the sites that have an entry a row
+    model_ : the model, with the weights on the sites that have an entry a row, and with `form_`
+        if there is one
     args_, kwargs_ : its arguments by position and by name, on the chosen rows (NumPyro)
     start_ : dict, a mode of the posterior: values by name where a sampler may start
     indices_, weights_ : the chosen rows, ascending, and their weights
     kl_ : estimated divergence (nats) of the rows' posterior from that of all rows
+    form_ : with ``remainder="quadratic"``, the form of unconstrained parameters that `model_` adds;
+        None without
     coreset_ : the fitted `MatchedCoreset`, of unconstrained parameters
     """
 
@@ -229,7 +236,9 @@ class ModelRows:
         self.weights_ = self.coreset_.weights_
         self.kl_ = self.coreset_.kl_
         self.start_ = written.constrained(self.coreset_.modes_[0])
-        self.model_, self.args_, self.kwargs_ = written.weighted(self.indices_, self.weights_)
+        self.form_ = self.coreset_.form_
+        weighted = written.weighted(self.indices_, self.weights_, self.form_)
+        self.model_, self.args_, self.kwargs_ = weighted
 
     def __repr__(self):
         return (

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 from jax.flatten_util import ravel_pytree
 from numpyro import handlers
 from numpyro.distributions.transforms import biject_to
@@ -283,7 +284,7 @@ class NumPyroModel(WrittenModel):
         with in_64_bits():
             return {name: np.asarray(v) for name, v in self._constrained(theta).items()}
 
-    def weighted(self, indices, weights):
+    def weighted(self, indices, weights, form):
         """As `WrittenModel.weighted`."""
         of_sites = {
             name: weights.reshape(-1, *[1] * (-axis - 1)) for name, axis in self.row_axes.items()
@@ -292,7 +293,24 @@ class NumPyroModel(WrittenModel):
         kept = iter([leaf for leaf, a in zip(self.leaves, self.arrays) if self._has_rows(a)])
         rows = [jnp.asarray(a) if isinstance(leaf, jax.Array) else a for a, leaf in zip(rows, kept)]
         args, kwargs = self._filled(rows, len(indices))
-        return WeightedSites(self.model, of_sites), args, kwargs
+        model = WeightedSites(self.model, of_sites)
+        return (model if form is None else self._with_form(model, form)), args, kwargs
+
+    def _with_form(self, model, form):
+        """A model that adds a function of its unconstrained parameters to its log density."""
+
+        def model_and_form(*args, **kwargs):
+            with handlers.trace() as sites:
+                result = model(*args, **kwargs)
+            values = {}
+            for name in self.shapes:
+                transform = biject_to(sites[name]["fn"].support)
+                values[name] = transform.inv(sites[name]["value"])
+            theta, _ = ravel_pytree(values)
+            numpyro.factor("quadratic_form", form(theta, jnp))
+            return result
+
+        return model_and_form
 
     def _refuse_what_hangs_on_rows(self):
         """Sites without an entry a row are priors, and the same whatever the rows."""

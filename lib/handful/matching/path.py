@@ -1,8 +1,11 @@
 """Optima along a path of penalties, and a proven bound of what training on the matched rows loses
 between them."""
 
+import warnings
+
 import numpy as np
 from scipy.linalg import solve_triangular
+from sklearn.exceptions import ConvergenceWarning
 
 from handful.checks import ConvergenceError
 from handful.models.newton import newton, quadratic
@@ -14,9 +17,11 @@ FINEST = 1e-5
 # mean loss by which an optimum that was computed may be missed
 ROUNDING = 1e-9
 # Mean loss that a step promises to gain where it is the last one to an optimum with an L1 penalty.
-ENOUGH = 1e-11
+ENOUGH = 1e-9
 # Eigenvalues of a curvature below this share of the largest count as this share.
-FLATTEST = 1e-12
+FLATTEST = 1e-6
+# Of coordinate descent for one Newton step, which need not be the best one.
+MAX_SWEEPS = 20_000
 
 
 def path_excess(rows, few, low, high, tol):
@@ -189,10 +194,10 @@ def local_optimum(now, covers, l1, l2, theta):
     l1, l2 : the penalties
     theta : shape (p,)
     """
-    from sklearn.linear_model import ElasticNet
+    from sklearn.linear_model import enet_path
 
     H = now[1:, 1:]
-    b = H @ theta + now[0, 1:]
+    slope = now[0, 1:]
     on = covers > 0
     off = ~on
     # The parameters without a penalty follow the others (a Schur complement).
@@ -200,21 +205,29 @@ def local_optimum(now, covers, l1, l2, theta):
     across = H[np.ix_(on, off)] @ follow
     values, vectors = np.linalg.eigh(H[np.ix_(on, on)] - across @ H[np.ix_(off, on)])
     values = np.maximum(values, FLATTEST * max(values.max(), 1e-300))
-    along = vectors.T @ (b[on] - across @ b[off])
+    # About `theta`, so that a direction which was made less flat moves nothing there.
+    along = values * (vectors.T @ theta[on]) + vectors.T @ (slope[on] - across @ slope[off])
     found = np.empty(len(theta))
     if l1 == 0:
         found[on] = vectors @ (along / (values + l2))
     else:
         # Least squares of as many rows as columns, whose mean squares are the quadratic function.
         scale = np.sqrt(len(values) * values)
-        net = ElasticNet(
-            alpha=l1 + l2,
-            l1_ratio=l1 / (l1 + l2),
-            fit_intercept=False,
-            tol=1e-10,
-            max_iter=100_000,
-        )
+        design = np.asfortranarray(scale[:, None] * vectors.T)
         target = along * len(values) / scale
-        found[on] = net.fit(scale[:, None] * vectors.T, target).coef_
-    found[off] = follow @ (b[off] - H[np.ix_(off, on)] @ found[on])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            coefficients = enet_path(
+                design,
+                target,
+                alphas=[l1 + l2],
+                l1_ratio=l1 / (l1 + l2),
+                coef_init=theta[on],
+                precompute=False,
+                check_input=False,
+                tol=1e-10,
+                max_iter=MAX_SWEEPS,
+            )[1]
+        found[on] = coefficients[:, 0]
+    found[off] = theta[off] + follow @ (slope[off] - H[np.ix_(off, on)] @ (found[on] - theta[on]))
     return found

@@ -15,7 +15,7 @@ from handful.matching.differences import differences, slopes_by_differences
 from handful.matching.pilot_faults import is_peak
 from handful.matching.priors import prior_of
 from handful.models.newton import newton
-from handful.progress import Bar
+from handful.running import Bar
 
 # of the draws that are matched: wider than the posterior, at no cost that was measured
 INFLATION = 1.2
@@ -57,6 +57,29 @@ class Pilot:
             z[own] = z[own] @ root.T
         width = np.where(share < 1, 1.0, inflation)
         return self.modes[which] * share + z * width
+
+    @property
+    def mode(self):
+        """The highest mode, shape (p,)."""
+        return self.modes[0]
+
+    def step(self, slope):
+        """The covariance at the highest mode times a slope, shape (p,)."""
+        return self.roots[0] @ (self.roots[0].T @ slope)
+
+    def at(self, rows, prior, center):
+        """The Gaussian with the curvature of the log posterior elsewhere; None where it has
+        none."""
+        curvature = (rows.expansion(center) + prior.expansion(center))[1:, 1:]
+        try:
+            # From the last parameter to the first, so that the root of the inverse is lower, too.
+            upper = np.linalg.cholesky(curvature[::-1, ::-1])[::-1, ::-1]
+        except np.linalg.LinAlgError:
+            return None
+        if not np.isfinite(upper).all():
+            return None
+        root = solve_triangular(upper, np.eye(len(center)), trans="T")
+        return Pilot([center], [root])
 
     # a long step may leave what floats can hold, and is refused
     @np.errstate(all="ignore")

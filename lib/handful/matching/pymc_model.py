@@ -178,14 +178,8 @@ class PyMCModel(WrittenModel):
     def unconstrained(self, draws):
         """As `WrittenModel.unconstrained`."""
         model = self.model
-        found = []
-        for value in self.value_vars:
-            variable = model.values_to_rvs[value]
-            transform = model.rvs_to_transforms[variable]
-            inputs = variable.owner.inputs
-            found.append(variable if transform is None else transform.forward(variable, *inputs))
         # the variables are given, and what made them is cut off
-        function = self._function(found, *model.free_RVs, of_values=False)
+        function = self._function(_unconstrained(model), *model.free_RVs, of_values=False)
         columns = [draws[variable.name] for variable in model.free_RVs]
         return np.array([_flat(function(*row)) for row in zip(*columns)])
 
@@ -195,7 +189,7 @@ class PyMCModel(WrittenModel):
         function = self._function(self.model.replace_rvs_by_values(variables))
         return dict(zip((v.name for v in variables), function(*self._split(theta))))
 
-    def weighted(self, indices, weights):
+    def weighted(self, indices, weights, form):
         """As `WrittenModel.weighted`: potentials of the chosen rows stand for the terms of all."""
         names = [term.name for term in self.terms]
         model = _copy(self.model)
@@ -219,7 +213,21 @@ class PyMCModel(WrittenModel):
                 terms.remove(term)
                 del model.named_vars[name]
                 pm.Potential(f"{name}_rows", (weights * by_row).sum())
+            if form is not None:
+                theta = pt.concatenate([part.ravel() for part in _unconstrained(model)])
+                pm.Potential("quadratic_form", form(theta, pt))
         return model, (), {}
+
+
+def _unconstrained(model):
+    """The unconstrained values of a model's latent variables, as graphs of these variables."""
+    found = []
+    for value in model.continuous_value_vars:
+        variable = model.values_to_rvs[value]
+        transform = model.rvs_to_transforms[variable]
+        inputs = variable.owner.inputs
+        found.append(variable if transform is None else transform.forward(variable, *inputs))
+    return found
 
 
 def with_hessian(value, slopes, theta):

@@ -1,6 +1,8 @@
 """Exact reweighting: a few rows whose weighted sums of features are those of all rows."""
 
 import math
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,10 +11,9 @@ from scipy.linalg.blas import dgemm, dger, dtrsm
 from scipy.optimize import nnls
 from scipy.sparse import csr_matrix
 
-from handful.checks import check_array, check_integer, check_sample_weight
+from handful.checks import check_array, check_in_memory, check_integer, check_sample_weight
 from handful.matching.moments import centers, moments
-from handful.progress import Bar
-from handful.rows import check_in_memory
+from handful.running import Bar
 
 # entries of the features in memory at once: they fit into a cache
 CHUNK = 250_000
@@ -25,6 +26,47 @@ DEPENDENT = 1e-12
 # the residual that is aimed at, and one that is a failure
 EXACT = 1e-13
 LARGE = 1e-11
+
+
+@dataclass(frozen=True)
+class Products:
+    """Features of rows of which most are products of two factors: a gradient is a slope times a row
+    of the design. Their sums over many rows are matrix products, and need no product of a row.
+
+    Attributes
+    ----------
+    columns : shape (k, q), the features that are no products
+    left, right : shape (k, a) and (k, b); a b features follow, the first column of left times each
+        of right first
+    """
+
+    columns: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+
+    @property
+    def shape(self):
+        """As of the array of all features: rows, and features of each."""
+        return len(self.left), self.columns.shape[1] + self.left.shape[1] * self.right.shape[1]
+
+    @property
+    def size(self):
+        """Numbers in memory."""
+        return self.columns.size + self.left.size + self.right.size
+
+    def run_sums(self, w, edges):
+        """Weighted sums over the rows from each of the edges to the next."""
+        found = np.empty((len(edges) - 1, self.shape[1]))
+        n_columns = self.columns.shape[1]
+        found[:, :n_columns] = _run_sums(self.columns, w, edges)
+        weighted = w[:, None] * self.left
+        lengths = np.diff(edges)
+        for length in np.unique(lengths):
+            runs = np.flatnonzero(lengths == length)
+            rows = edges[runs, None] + np.arange(length)
+            products = weighted[rows].transpose(0, 2, 1) @ self.right[rows]
+            found[runs, n_columns:] = products.reshape(len(runs), -1)
+        return found
 
 
 def recombine(
@@ -103,7 +145,7 @@ def _near_zero(array, weights):
 def _tree(features, weights, dependent):
     idx = np.flatnonzero(weights > 0)
     w = weights[idx]
-    keep = np.arange(np.shape(features(idx[:1]))[1])
+    keep = np.arange(features(idx[:1]).shape[1])
     target = None
     with Bar(desc="recombine", unit="round") as bar:
         while True:
@@ -154,21 +196,26 @@ def _lu(M):
 def _block_sums(features, idx, w, cuts):
     """Sums of w_i f_i over idx[cuts[j]:cuts[j+1]], shape (blocks, N), of so many rows at once as
     CHUNK allows."""
-    width = np.shape(features(idx[:1]))[1]
-    M = np.empty((len(cuts) - 1, width), order="F")
-    step = max(1, int(CHUNK * len(M) / len(idx) / width))
+    one = features(idx[:1])
+    M = np.empty((len(cuts) - 1, one.shape[1]), order="F")
+    step = max(1, int(CHUNK * len(M) / len(idx) / one.size))
     for start in range(0, len(M), step):
         edges = cuts[start : start + step + 1]
         rows = slice(edges[0], edges[-1])
-        own = w[rows]
-        members = csr_matrix((own, np.arange(len(own)), edges - edges[0]))
-        M[start : start + step] = members @ features(idx[rows])
+        found = features(idx[rows])
+        runs = found.run_sums if isinstance(found, Products) else partial(_run_sums, found)
+        M[start : start + step] = runs(w[rows], edges - edges[0])
     if not np.isfinite(M).all():
         raise ValueError(
             "features must be finite, got a sum that is not: scale the data, or look for an "
             "overflow."
         )
     return M
+
+
+def _run_sums(features, w, edges):
+    members = csr_matrix((w, np.arange(len(w)), edges))
+    return members @ features
 
 
 def _eliminate(M):

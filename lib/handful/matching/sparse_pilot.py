@@ -1,4 +1,4 @@
-"""The Gaussian at the mode of a posterior whose curvature is a sparse matrix."""
+"""Gaussians near a posterior whose curvature is a sparse matrix."""
 
 from contextlib import suppress
 
@@ -8,6 +8,7 @@ from scipy.sparse.linalg import splu
 
 from handful.checks import ConvergenceError
 from handful.matching.sparse_rows import parts
+from handful.models.newton import climb
 
 # Newton steps to the mode, and what a step promises to gain where it is the last.
 MAX_STEPS = 100
@@ -19,62 +20,49 @@ FLAT = 1e-14
 
 
 class SparsePilot:
-    """The Gaussian at the mode of a posterior whose curvature is a sparse matrix.
+    """A Gaussian whose curvature is that of a posterior somewhere, a sparse matrix.
 
     Parameters
     ----------
     rows : SparseRows or ProbedRows
     prior : Prior
-    start : shape (p,), where the search for the mode starts
-
-    Raises
-    ------
-    ConvergenceError
-        where no mode is found
+    mode : shape (p,), its center
     """
 
-    def __init__(self, rows, prior, start):
+    def __init__(self, rows, prior, mode):
         self.rows = rows
         self.prior = prior
-        self.mode = start
+        self.mode = mode
+        self.slope, self.curvature = self._slope_and_curvature()
+        self.factor, self.is_peak = factored(self.curvature)
+
+    @classmethod
+    def at_mode(cls, rows, prior, start):
+        """That of the mode which a search from parameters (p,) finds.
+
+        Raises
+        ------
+        ConvergenceError
+            where none is found
+        """
         with np.errstate(all="ignore"):
-            self._climb()
-
-    def _climb(self):
-        value = self.log_posterior(self.mode)
-        for _ in range(MAX_STEPS):
-            slope, self.curvature = self._slope_and_curvature()
-            self.factor, is_peak = factored(self.curvature)
-            step = self.factor.solve(slope)
-            gain = slope @ step
-            if not np.isfinite(gain):
-                break
-            if gain <= ENOUGH and is_peak:
-                self.mode = self.mode + step
-                return
-            length = 1.0
-            higher = self.log_posterior(self.mode + step)
-            while not higher - value >= 1e-4 * length * gain - ENOUGH * abs(value):
-                length /= 2
-                if length < 1e-12:
-                    break
-                higher = self.log_posterior(self.mode + length * step)
-            if length < 1e-12:
-                if is_peak:
-                    return
-                break
-            self.mode = self.mode + length * step
-            value = higher
-        raise ConvergenceError(
-            "no mode was found: centre and scale the columns of X, or give a narrower prior."
-        )
-
-    def log_posterior(self, theta):
-        """Of parameters (p,)."""
-        return (self.rows.sums(theta[None]) + self.prior(theta[None]))[0]
+            mode, end = climb(
+                lambda theta: _Ascent(rows, prior, theta),
+                start,
+                max_iter=MAX_STEPS,
+                share=1e-4,
+                slack=ENOUGH,
+            )
+        if end is None or not end.gaussian.is_peak:
+            raise ConvergenceError(
+                "no mode was found: centre and scale the columns of X, or give a narrower prior."
+            )
+        found = end.gaussian
+        found.mode = mode + end.last
+        return found
 
     def _slope_and_curvature(self):
-        """Of the log posterior at the mode so far; the curvature with a minus."""
+        """Of the log posterior at the center; the curvature with a minus."""
         groups = self.rows.groups
         expansions = self.rows.expanded(self.mode)
         slope, curvature = self.prior.slope_and_curvature(self.mode)
@@ -88,6 +76,16 @@ class SparsePilot:
             curvatures = curvatures + groups.summed(second, places, w)
         return slope + groups.scattered(slopes), (curvature - groups.crossed(curvatures)).tocsc()
 
+    def step(self, slope):
+        """The covariance times a slope, shape (p,)."""
+        return self.factor.solve(slope)
+
+    def at(self, rows, prior, center):
+        """The Gaussian with the curvature of the log posterior elsewhere; None where it has
+        none."""
+        found = SparsePilot(rows, prior, center)
+        return found if found.is_peak else None
+
     def draws(self, n, rng, inflation=1.0):
         """Parameters, shape (n, p)."""
         noise = self.factor.root(rng.standard_normal((len(self.mode), n)))
@@ -99,12 +97,34 @@ class SparsePilot:
         return -0.5 * (moves * (self.curvature @ moves.T).T).sum(1)
 
 
+class _Ascent:
+    """A log posterior at parameters (p,) on the way to its mode, as `climb` takes it."""
+
+    def __init__(self, rows, prior, theta):
+        self.asked = rows, prior, theta
+        self.value = (rows.sums(theta[None]) + prior(theta[None]))[0]
+        self.last = 0.0
+
+    def step(self):
+        """A Newton step and what it promises; None where that is not more than enough."""
+        self.gaussian = SparsePilot(*self.asked)
+        step = self.gaussian.step(self.gaussian.slope)
+        gain = self.gaussian.slope @ step
+        if not np.isfinite(gain):
+            self.gaussian.is_peak = False
+            return None
+        if gain <= ENOUGH and self.gaussian.is_peak:
+            self.last = step
+            return None
+        return step, gain
+
+
 def sparse_pilot(rows, prior, starts):
     """The first `SparsePilot` whose search does not fail, of those that start at (S, p)."""
     for start in starts[:-1]:
         with suppress(ConvergenceError):
-            return SparsePilot(rows, prior, start)
-    return SparsePilot(rows, prior, starts[-1])
+            return SparsePilot.at_mode(rows, prior, start)
+    return SparsePilot.at_mode(rows, prior, starts[-1])
 
 
 class Factor:

@@ -125,6 +125,7 @@ class ProbedRows:
         self.groups = find_groups(pattern)
         self.restricted = rows.restricted
         self.sums = rows.sums
+        self.slopes = rows.slopes
 
     @classmethod
     def around(cls, rows, theta):

@@ -11,11 +11,13 @@ from scipy.linalg.lapack import dpotrf, dpotrs, dpstrf
 from scipy.sparse import issparse
 
 from handful.checks import ConvergenceError, check_memory
-from handful.linalg import Features, Span, dense, n_threads
 from handful.models.base import Model, predicted_decrease
 from handful.models.inverse import conjugate_gradients
 from handful.models.links import LinearModel, SquaredLink
 from handful.models.newton import climb
+from handful.models.span import Features, Span
+from handful.running import n_threads
+from handful.tables import dense
 
 # The inner problem gets at most so many Newton steps, and each of their systems so many conjugate
 # gradients.

@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 
 from handful.checks import ConvergenceError
-from handful.options import Count, NonNegative, Options, check_options, number
+from handful.options import Count, NonNegative, Options, number
 
 # by which the power iteration may underestimate the largest eigenvalue
 _SAFETY = 1.05
@@ -158,46 +158,9 @@ class NeumannSeries(InverseHessian):
         return scale * total
 
 
-INVERSES = {"exact": Exact, "cg": ConjugateGradients, "neumann": NeumannSeries}
-
-
-def named_option(option, value, names, base, example):
-    """The object that an option means, checked.
-
-    Parameters
-    ----------
-    option : str, its name
-    value : a key of `names`, or an object
-    names : dict of classes, whose objects with all defaults the names stand for
-    base : class of all objects that will do
-    example : str, of one
-
-    Raises
-    ------
-    ValueError
-        for an unknown name, an object of another kind, and options of the object that make no sense
-    """
-    if isinstance(value, str) and value in names:
-        value = names[value]()
-    if not isinstance(value, base):
-        raise ValueError(
-            f"{option} must be one of {tuple(names)}, or an object such as {example}, got "
-            f"{value!r}."
-        )
-    check_options(value)
-    return value
-
-
-def as_inverse_hessian(ihvp):
-    """The `InverseHessian` that an option `ihvp` means; None for "auto", which leaves it to the
-    problem.
-
-    Raises
-    ------
-    ValueError
-        as `named_option`
-    """
-    if isinstance(ihvp, str) and ihvp == "auto":
-        return None
-    names = {"auto": None} | INVERSES
-    return named_option("ihvp", ihvp, names, InverseHessian, "ConjugateGradients(n_steps=100)")
+# What an option `ihvp` may be, as `named_option` takes it; "auto" leaves it to the problem.
+IHVP = {
+    "names": {"auto": None, "exact": Exact, "cg": ConjugateGradients, "neumann": NeumannSeries},
+    "base": InverseHessian,
+    "example": "ConjugateGradients(n_steps=100)",
+}

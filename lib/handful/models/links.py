@@ -7,7 +7,7 @@ second derivative C depends on P alone.
 
 import numpy as np
 
-from handful.linalg import dense
+from handful.tables import dense
 
 
 class LinearModel:

@@ -11,11 +11,10 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clon
 from sklearn.utils.validation import check_is_fitted
 
 from handful.blocks import by_blocks
-from handful.checks import as_generator, validate_data
+from handful.checks import as_generator, check_in_memory, validate_data
 from handful.options import Count, Options, all_or_nothing, check_options, number
-from handful.progress import Bar
 from handful.proxies.kernels import DTYPES, Kernel, flattened
-from handful.rows import check_in_memory
+from handful.running import Bar
 from handful.types import Seed
 
 # rows of the kernel matrix that are computed, and kept on disk, at a time

@@ -8,10 +8,9 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clon
 from sklearn.utils.validation import check_is_fitted
 
 from handful.blocks import by_blocks
-from handful.checks import MAX_SEED, as_generator, check_labels, validate_data
+from handful.checks import MAX_SEED, as_generator, check_in_memory, check_labels, validate_data
 from handful.options import Count, Options, all_or_nothing, check_options
 from handful.proxies.kernels import DTYPES, flattened
-from handful.rows import check_in_memory
 from handful.tables import readable, take_rows
 from handful.trainers import kind_of
 from handful.types import Seed

@@ -3,8 +3,14 @@
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from handful.checks import as_generator, check_integer, check_labels, check_number, check_rows
-from handful.rows import check_in_memory
+from handful.checks import (
+    as_generator,
+    check_in_memory,
+    check_integer,
+    check_labels,
+    check_number,
+    check_rows,
+)
 from handful.tables import as_array
 
 

@@ -6,8 +6,8 @@ from numba import njit
 from scipy.special import gammaln, xlogy
 
 from handful.checks import as_generator, check_integer, check_number, check_rows
-from handful.linalg import alias_records, draw_alias
 from handful.options import explained
+from handful.sampling.alias import alias_records, draw_alias
 from handful.sampling.state import Stateful
 
 # The largest share of the greatest eigenvalue that counts as rounding, however coarse the type is

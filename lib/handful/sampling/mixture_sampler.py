@@ -1,13 +1,13 @@
 """Samplers from a mixture of given distributions, with weights fixed or learned online (VRM)."""
 
-import warnings
 from typing import Any
 
 import numpy as np
 from numba import njit
 
-from handful.linalg import alias_records, draw_alias
 from handful.options import Positive, explained
+from handful.running import warn
+from handful.sampling.alias import alias_records, draw_alias
 from handful.sampling.components import check_probabilities
 from handful.sampling.online_newton import Mixed
 from handful.sampling.sampler import Sampler
@@ -255,7 +255,7 @@ def FixedMixture(
     """
     said = "FixedMixture is now MixtureSampler with mixture_weights, 'equal' or an array; "
     said += "the old name goes with the next release."
-    warnings.warn(said, FutureWarning, stacklevel=2)
+    warn(said, FutureWarning)
     if mixture_weights is None:
         mixture_weights = "equal"
     return MixtureSampler(probabilities, mixture_weights=mixture_weights, **options)

@@ -1,13 +1,12 @@
 """The base class of all samplers of points (batches, importance weights, feedback) and the uniform
 sampler."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from handful.checks import as_generator
+from handful.checks import as_generator, check_in_memory
 from handful.options import Count, check_options, explained
-from handful.rows import check_in_memory
 from handful.sampling.state import Stateful
 from handful.tables import as_array
 from handful.types import Seed, Table
@@ -48,8 +47,8 @@ class Sampler(Stateful):
     n: Count
     batch_size: Count
 
-    _state = ("rng", "_delivered", "_waiting")
-    _same = ("n", "batch_size")
+    _state: ClassVar[tuple[str, ...]] = ("rng", "_delivered", "_waiting")
+    _same: ClassVar[tuple[str, ...]] = ("n", "batch_size")
 
     def __init__(self, n: int, *, batch_size: int, random_state: Seed) -> None:
         self.n = n

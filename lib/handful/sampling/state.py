@@ -2,7 +2,7 @@
 default."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,8 +15,8 @@ class Stateful:
     that the sampler which a state is loaded into must have in common with the one that it is from.
     """
 
-    _state: tuple[str, ...] = ()
-    _same: tuple[str, ...] = ()
+    _state: ClassVar[tuple[str, ...]] = ()
+    _same: ClassVar[tuple[str, ...]] = ()
 
     def state_dict(self) -> dict[str, Any]:
         """The state, as tensors, numbers, words, lists and dictionaries of these: all that

@@ -8,7 +8,7 @@ from sklearn.metrics import pairwise_distances_argmin_min
 from handful.baselines.centers import plain_seeds
 from handful.checks import MAX_SEED, Accepts
 from handful.coreset import SizedSelector
-from handful.linalg import centred
+from handful.distances import centred
 from handful.options import Count
 from handful.plans import DrawShares
 from handful.sensitivity.weighted_draws import multinomial_draw

@@ -17,7 +17,7 @@ from handful.checks import (
     check_sample_weight,
 )
 from handful.coreset import SizedSelector
-from handful.linalg import centred, draw_along, sq_distance, sq_distances_to
+from handful.distances import centred, draw_along, sq_distance, sq_distances_to
 from handful.options import Count
 from handful.plans import Plan
 from handful.rows import InMemory, Rows, joined

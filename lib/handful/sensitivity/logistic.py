@@ -10,7 +10,7 @@ from sklearn.utils import ClassifierTags
 from handful.baselines.centers import plain_seeds
 from handful.checks import MAX_SEED, Accepts, signed_labels
 from handful.coreset import SizedSelector
-from handful.linalg import cell_means
+from handful.distances import cell_means
 from handful.options import Count, Positive
 from handful.plans import DrawShares
 from handful.svm.interior_point import with_ones

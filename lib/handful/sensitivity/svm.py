@@ -11,10 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from handful.checks import Accepts, as_generator, check_number, check_size, signed_labels
 from handful.coreset import Coreset, SizedSelector
-from handful.linalg import cell_means, centred, nearest_center, sq_distances_to
+from handful.distances import cell_means, centred, nearest_center, sq_distances_to
 from handful.options import Count, Positive, number
 from handful.plans import DrawShares
-from handful.progress import Bar
+from handful.running import Bar
 from handful.sensitivity.svm_bounds import printed_bound, tight_bound
 from handful.sensitivity.svm_mixture import GUARD, distances, mixture, seeds
 from handful.sensitivity.weighted_draws import multinomial_draw, order_by, systematic_draw

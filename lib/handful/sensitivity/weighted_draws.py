@@ -3,7 +3,7 @@ bias."""
 
 import numpy as np
 
-from handful.linalg import draw_along
+from handful.distances import draw_along
 
 
 def multinomial_draw(q, u, m, *, rng):

@@ -4,8 +4,8 @@ from dataclasses import KW_ONLY
 from typing import Any
 
 from handful.options import Count
-from handful.progress import Bar
 from handful.rows import joined
+from handful.running import Bar
 from handful.streaming.stream_memory import StreamMemory
 from handful.types import Seed
 

@@ -1,8 +1,7 @@
 """`StreamMemory`: what merge and reduce and the reservoirs share: checks of the input, and the rows
 they hold."""
 
-import warnings
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
@@ -17,13 +16,15 @@ from handful.checks import (
     check_has_y,
     check_sample_weight,
     checked_shape,
+    is_blocks,
     validate_data,
 )
 from handful.coreset import Coreset, Selector
 from handful.forms import check_form, check_kind, form_of
 from handful.options import Options, check_options, restored
 from handful.parts import check_part, check_selector, reduced
-from handful.rows import Rows, is_blocks
+from handful.rows import Rows
+from handful.running import warn
 from handful.tables import as_array, is_numeric
 from handful.types import Table
 
@@ -41,7 +42,7 @@ class StreamMemory(Options):
     """
 
     # These exceptions leave a stream as it was before the chunk.
-    _undone_by = Exception
+    _undone_by: ClassVar[type[BaseException]] = Exception
 
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Begin a new stream with these rows, of which at least one must count: see
@@ -193,13 +194,12 @@ class StreamMemory(Options):
             )
         lost = [] if self._classes is None else np.setdiff1d(self._classes, self._top.y).tolist()
         if lost:
-            warnings.warn(
+            warn(
                 f"no row of class {', '.join(map(repr, lost[:3]))} is left of the stream, of "
                 f"{len(self._classes)} "
                 "classes: a classifier trained on its rows does not know it. A larger size keeps "
                 "more, and "
                 "StratifiedCoreset a row of each class where size allows.",
-                stacklevel=3,
             )
         return self._top
 

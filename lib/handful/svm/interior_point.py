@@ -20,7 +20,7 @@ from scipy import sparse
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from handful.checks import check_memory
-from handful.rows import physical_memory
+from handful.running import physical_memory
 
 # of the way to the boundary
 STEP_BACK = 0.995

@@ -1,6 +1,5 @@
 """`LinearSVM`: the exact soft-margin SVM, with a certificate."""
 
-import warnings
 from dataclasses import KW_ONLY
 from typing import Any, Self
 
@@ -14,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from handful.blocks import by_blocks
 from handful.checks import (
+    check_in_memory,
     check_labels,
     check_magnitude,
     check_rows,
@@ -22,9 +22,9 @@ from handful.checks import (
     signed_labels,
     validate_data,
 )
-from handful.linalg import centred, one_blas_thread
+from handful.distances import centred
 from handful.options import Count, Options, Positive, all_or_nothing, check_options
-from handful.rows import check_in_memory
+from handful.running import one_blas_thread, warn
 from handful.scales import warn_of_scales
 from handful.svm.interior_point import with_ones
 from handful.svm.smoothing import solve
@@ -194,7 +194,7 @@ class LinearSVM(ClassifierMixin, Options):
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C")
         check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
         way_out = "Scale them first: make_pipeline(StandardScaler(), LinearSVM(...))."
-        warn_of_scales(X, "LinearSVM", way_out, stacklevel=3)
+        warn_of_scales(X, "LinearSVM", way_out)
         sample_weight = check_sample_weight(sample_weight, X.shape[0])
         present = sample_weight > 0
         if not present.all():
@@ -211,7 +211,9 @@ class LinearSVM(ClassifierMixin, Options):
         X, center = centred(X, c)
         starts: Any = [None] * len(signs)
         if warm is not None and warm.shape == (len(signs), X.shape[1]):
-            starts = np.column_stack([warm, self.intercept_ + warm @ center])
+            # mypy has not seen the lines below.
+            intercepts = self.intercept_ + warm @ center  # type: ignore[has-type]
+            starts = np.column_stack([warm, intercepts])
         options = dict(tol=self.tol, max_iter=self.max_iter)
         A = with_ones(X)
         with one_blas_thread():
@@ -233,12 +235,11 @@ class LinearSVM(ClassifierMixin, Options):
         self.n_iter_ = max(s.n_iter for s in solutions)
         self.method_ = solutions[0].method
         if not self.gap_ <= self.tol:
-            warnings.warn(
+            warn(
                 f"LinearSVM stopped after {self.n_iter_} iterations with a duality gap of "
                 f"{self.gap_:.1e} "
                 f"> tol={self.tol:.1e}; raise max_iter, tol or l2, or standardise the features.",
                 ConvergenceWarning,
-                stacklevel=2,
             )
         return self
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 from functools import cache
 
 import numpy as np
-from handful.linalg import one_blas_thread
+from handful.running import one_blas_thread
 from scipy.fft import irfft, rfft
 from scipy.signal import get_window, resample_poly
 

@@ -147,6 +147,9 @@ class Truth:
         weights=None,
         freedom=20,
     ):
+        self.asked = dict(problem=problem, prior=prior, start=start, n_draws=n_draws)
+        self.X = X
+        self.y = y
         model, target = likelihood(problem, y)
         self.rows = LikelihoodSums(
             model, X, target, np.ones(len(X)) if weights is None else weights
@@ -207,32 +210,14 @@ def problem_of(what, n, seed, columns):
     return Logistic(), *table(what, n, seed, columns), None, 1.0
 
 
-def random_rows(
-    truth,
-    problem,
-    X,
-    y,
-    prior,
-    start,
-    rng,
-    n_draws,
-):
+def random_rows(truth, rng):
     """3,000 random rows, of few a third, that stand for all by their weights: how many, and their
     posterior."""
-    few = rng.choice(len(X), min(3000, len(X) // 3), replace=False)
-    weights = np.full(len(few), len(X) / len(few))
-    y_few = None if y is None else y[few]
-    posterior = Truth(
-        problem,
-        X[few],
-        y_few,
-        prior,
-        start,
-        rng,
-        n_draws,
-        weights,
-    )
-    return len(few), posterior
+    n = len(truth.X)
+    few = rng.choice(n, min(3000, n // 3), replace=False)
+    weights = np.full(len(few), n / len(few))
+    y = None if truth.y is None else truth.y[few]
+    return len(few), Truth(X=truth.X[few], y=y, rng=rng, weights=weights, **truth.asked)
 
 
 def posterior_rows(
@@ -290,16 +275,7 @@ def posterior_rows(
         )
 
     add("laplace", 0, truth.divergence(-0.5 * (truth.z**2).sum(1)))
-    m, random = random_rows(
-        truth,
-        problem,
-        X,
-        y,
-        prior,
-        start,
-        rng,
-        n_draws,
-    )
+    m, random = random_rows(truth, rng)
     add("uniform", m, truth.divergence(random.of(truth.theta), random.log_z()))
     for multiple in multiples:
         start_time = time.process_time()
@@ -368,16 +344,7 @@ def marginal_rows(
         random_state=seed,
     )
     matched = selector.fit(X, y)
-    m, random = random_rows(
-        truth,
-        problem,
-        X,
-        y,
-        prior,
-        start,
-        rng,
-        n_draws,
-    )
+    m, random = random_rows(truth, rng)
     of_matched = truth.normalised(truth.of_rows(matched.indices_, matched.weights_))
     which = int(np.argmax(np.abs(truth.pilot.modes[0])))
     draws = {

@@ -12,9 +12,9 @@ import numba
 import numpy as np
 import pandas as pd
 from handful.clustering import VCGMM
-from handful.clustering.distances import nearest_centers
 from handful.clustering.seeding import afkmc2, kmeans_plusplus
 from handful.clustering.variational import PAPER as PRINTED
+from handful.distances import nearest_centers
 from handful.sensitivity.lightweight import lightweight_coreset
 from sklearn.cluster import KMeans, MiniBatchKMeans
 from sklearn.exceptions import ConvergenceWarning

@@ -26,10 +26,11 @@ from handful.clustering import MiniBatchKMeans
 from handful.dictionary import MeasurementSelector
 from handful.matching import recombine
 from handful.matching.recombine import pursue
-from handful.progress import DELAY, Bar
 from handful.proxies import RBF, Nystrom
+from handful.running import DELAY, Bar
 from joblib import Parallel, delayed
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 X = np.random.default_rng(0).normal(size=(300, 4))
@@ -176,7 +177,7 @@ def test_workers_are_silent(backend, capfd, monkeypatch):
 def test_a_variable_of_tqdm_hides_every_bar():
     code = (
         "import tqdm.std; clock = iter(range(0, 10**6, 40)); tqdm.std.time = lambda: next(clock)\n"
-        "from handful.progress import Bar\n"
+        "from handful.running import Bar\n"
         "for verbose in (False, True): list(Bar(range(9), verbose=verbose))"
     )
     for hidden in ("1", ""):
@@ -197,3 +198,27 @@ def test_results_do_not_depend_on_the_clock(clock):
 
 def suspect_scores():
     return suspects(LogisticRegression(), X, Y, random_state=0).scores_
+
+
+SCALES = X * [1.0, 1e4, 1.0, 1.0]
+RARE = (np.arange(len(X)) == 0).astype(int)
+WARNED = {
+    "scales": lambda: BilevelCoreset(size=10, random_state=0).fit(SCALES, Y),
+    "scales, of clusters": lambda: VCGMM(2, random_state=0).fit(SCALES),
+    "an old word": lambda: BilevelCoreset(size=10, weighting="binary").fit(X, Y),
+    "a lost class": lambda: UniformCoreset(size=3, random_state=0).fit(X, RARE),
+    "a lost class, in blocks": lambda: UniformCoreset(size=3, random_state=0).fit(
+        Blocks(X, RARE, rows=100)
+    ),
+    "few rows": lambda: MatchedCoreset(random_state=0).fit(X[:20], Y[:20]),
+    "by the way of compare": lambda: compare(
+        {"far": KCenter()}, KNeighborsClassifier(3), SCALES, Y, sizes=[20], seeds=1
+    ),
+}
+
+
+@pytest.mark.parametrize("call", WARNED.values(), ids=WARNED)
+def test_a_warning_shows_the_line_that_called_the_library(call):
+    with pytest.warns() as given:
+        call()
+    assert {warning.filename for warning in given} == {__file__}

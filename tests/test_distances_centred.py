@@ -1,124 +1,16 @@
-import threading
-
 import numpy as np
 import pytest
 from handful import (
-    AnyEstimatorCoreset,
     KCenter,
     KMeansPlusPlus,
     LightweightCoreset,
     LinearSVM,
     SVMCoreset,
-    UniformCoreset,
-    linalg,
 )
-from handful.linalg import alias_records, cell_means, centred, draw_alias, one_blas_thread
+from handful.distances import cell_means, centred
 from handful.proxies import RBF
 from handful.sensitivity import MixtureSensitivity
 from scipy import sparse
-from sklearn.tree import DecisionTreeClassifier
-from threadpoolctl import threadpool_info, threadpool_limits
-
-
-def test_alias_table_holds_the_distribution_exactly():
-    rng = np.random.default_rng(0)
-    for n in (1, 2, 7, 1000):
-        p = rng.gamma(0.3, size=n)
-        p[rng.random(n) < 0.2] = 0
-        p[0] += 0.1
-        p /= p.sum()
-        records = alias_records(p)
-        own = (records >> np.uint64(32)).astype(float) / 2**32
-        alias = (records & np.uint64(0xFFFFFFFF)).astype(int)
-        held = own / n
-        np.add.at(held, alias, (1 - own) / n)
-        np.testing.assert_allclose(held, p, atol=2**-32)
-        assert (np.array([draw_alias(records, u) for u in rng.random(2000)]) < n).all()
-
-
-def test_the_greatest_draw_does_not_leave_the_table():
-    # 3 u rounds up to 3 for the greatest u below one
-    three = alias_records(np.full(3, 1 / 3))
-    assert draw_alias(three, np.nextafter(1.0, 0.0)) == 2
-
-
-def test_passes_over_the_rows_take_as_many_threads_as_the_user_gives_blas():
-    for allowed in (1, 2):
-        with threadpool_limits(allowed, "blas"):
-            assert linalg.n_threads() == allowed
-            with one_blas_thread():
-                assert linalg.n_threads() == allowed
-
-
-def test_overlapping_threads_leave_blas_as_they_found_it():
-    # of the libraries that the context sees; a test before this one may have loaded others since
-    def numbers():
-        return [library.get_num_threads() for library in linalg._blas()]
-
-    def set_to(numbers):
-        linalg._set_threads(zip(linalg._blas(), numbers))
-
-    entered = threading.Event()
-    leave = threading.Event()
-
-    # enters first and leaves last but one
-    def other():
-        with one_blas_thread():
-            entered.set()
-            leave.wait(10)
-
-    before = numbers()
-    try:
-        set_to([2] * len(before))
-        found = numbers()
-        assert 2 in found
-        first = threading.Thread(target=other)
-        first.start()
-        entered.wait(10)
-        with one_blas_thread():
-            leave.set()
-            first.join()
-            assert set(numbers()) == {1}
-        assert numbers() == found
-    finally:
-        set_to(before)
-
-
-def threads_of(api):
-    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == api}
-
-
-def test_every_selector_chooses_with_one_thread_of_blas():
-    seen = []
-
-    class Watching(UniformCoreset):
-        def _select(self, X, y, sample_weight, rng):
-            seen.append(threads_of("blas"))
-            return super()._select(X, y, sample_weight, rng)
-
-    X = np.random.default_rng(0).normal(size=(400, 2))
-    with threadpool_limits(2, "blas"):
-        Watching(5).fit(X)
-        assert threads_of("blas") == {2}
-    assert seen == [{1}]
-
-
-def test_trials_on_few_rows_take_one_thread_of_openmp():
-    seen = []
-
-    class Watching(DecisionTreeClassifier):
-        def fit(self, X, y, sample_weight=None):
-            seen.append((threads_of("openmp"), threads_of("blas")))
-            return super().fit(X, y, sample_weight=sample_weight)
-
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(200, 2))
-    with threadpool_limits(2):
-        AnyEstimatorCoreset(Watching(), size=10, n_draws=1, n_exchanges=2).fit(X, X[:, 0] > 0)
-        assert threads_of("openmp") == {2}
-    assert seen == [({1}, {1})] * len(seen)
-    assert len(seen) > 3
-
 
 # Far from the origin -----------------------------------------------------------------------------
 

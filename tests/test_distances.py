@@ -4,7 +4,7 @@ all centres."""
 import numpy as np
 import pytest
 from handful.clustering import VCGMM
-from handful.clustering.distances import nearest_centers, probable_centers
+from handful.distances import nearest_centers, probable_centers
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

@@ -1,0 +1,201 @@
+"""Rows and a quadratic form, for posteriors of so many parameters that no few rows keep the
+products of all of them.
+
+Random rows stand for all, and a quadratic form adds what they lack of slope and curvature (a
+control variate: Bardenet, Doucet and Holmes 2017; Quiroz, Kohn, Villani and Tran 2019; Baker,
+Fearnhead, Fox and Nemeth 2019). What is left are the terms of higher order. So the form is the best
+one over the posterior and not at its mode: most of a third-order term is linear there. Rows are
+drawn by the size of these terms, and their weights are shared with the form, as far as that brings
+the log-likelihood nearer to that of all rows.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from handful.matching.laplace import pairs, toward_mean
+from handful.models.newton import bordered
+from handful.plans import inclusion_probabilities
+
+# Draws at which the rows' terms of higher order are measured, and those at which what is missed is.
+PROBES = 16
+HELD_OUT = 200
+# Rows are drawn with so much of the chance that all have alike.
+ALIKE = 0.2
+# Of a third-order term over a Gaussian, the share of the variance that is not linear.
+NOT_LINEAR = 0.4
+# The rows keep at least this share of the log-likelihood.
+LEAST_SHARE = 0.05
+# The form may rise by so many times the curvature of the posterior, and is bounded where it does,
+# from so many deviations on.
+MOST_BEND = 1.0
+REACH = 5.0
+
+
+@dataclass(frozen=True)
+class QuadraticForm:
+    """What a chain on the rows adds to its log density, so that it is that of all rows.
+
+    With ``move = theta - center`` it is ``constant + slope @ move + 0.5 * bends @ square(move @
+    directions)``. Where a bend is positive, so that the form rises, the square is bounded beyond 5
+    deviations: the density of the rows, the form and the prior is then proper, as their
+    log-likelihoods fall faster than the form rises.
+
+    Attributes
+    ----------
+    center : shape (p,), about the posterior's mean
+    constant : float
+    slope : shape (p,)
+    directions : shape (p, p); a move has so many deviations along each column
+    bends : shape (p,), second derivatives along these, in units of the posterior's
+    """
+
+    center: np.ndarray
+    constant: float
+    slope: np.ndarray
+    directions: np.ndarray
+    bends: np.ndarray
+
+    @property
+    def matrix(self):
+        """Second derivatives at the center, shape (p, p)."""
+        return (self.directions * self.bends) @ self.directions.T
+
+    def __call__(self, theta, xp=np):
+        """At parameters (K, p) or (p,): shape (K,) or a number.
+
+        `xp` is the package whose arrays are given, such as jax.numpy or pytensor.tensor.
+        """
+        move = theta - self.center
+        z = move @ self.directions
+        far = xp.clip(xp.abs(z) / REACH - 1, 0, 1)
+        bounded = REACH**2 * (1 + 2 * far - far**2)
+        is_bounded = (self.bends > 0) & (xp.abs(z) > REACH)
+        squares = xp.where(is_bounded, bounded, z**2)
+        return self.constant + move @ self.slope + 0.5 * (squares @ self.bends)
+
+    def slopes(self, theta):
+        """At parameters (K, p), shape (K, p)."""
+        z = (theta - self.center) @ self.directions
+        left = np.clip(2 - np.abs(z) / REACH, 0, 1)
+        is_bounded = (self.bends > 0) & (np.abs(z) > REACH)
+        half = np.where(is_bounded, np.sign(z) * REACH * left, z)
+        return self.slope + (half * self.bends) @ self.directions.T
+
+    def expansion(self, theta):
+        """At parameters (p,), as `handful.models.newton` says."""
+        z = (theta - self.center) @ self.directions
+        size = np.abs(z)
+        is_bounded = (self.bends > 0) & (size > REACH)
+        turned = np.where(size < 2 * REACH, -1.0, 0.0)
+        second = self.bends * np.where(is_bounded, turned, 1.0)
+        hessian = (self.directions * second) @ self.directions.T
+        return bordered(self(theta), self.slopes(theta[None])[0], -hessian)
+
+    def of(self, linear):
+        """The form as a function of other parameters, of which `linear` makes those that it takes
+        now: a linear function of shape (K, p) to (K, p)."""
+        L = linear(np.eye(len(self.center)))
+        center = np.linalg.solve(L.T, self.center)
+        return QuadraticForm(
+            center,
+            self.constant,
+            L @ self.slope,
+            L @ self.directions,
+            self.bends,
+        )
+
+
+class FormMatch:
+    """Rows that are drawn, and the form that they ask for.
+
+    Parameters
+    ----------
+    rows : LikelihoodSums, of a model that has slopes
+    prior : Prior
+    pilot : Pilot, at the highest mode
+    rng : Generator
+
+    Attributes
+    ----------
+    gaussian : Pilot, of one Gaussian near the mean of the posterior
+    held : shape (HELD_OUT, p), draws of it
+    of_all : log-likelihoods of all rows there
+    """
+
+    def __init__(self, rows, prior, pilot, rng):
+        self.rows = rows
+        self.rng = rng
+        self.gaussian = toward_mean(rows, prior, pilot, rng)
+        self.center = self.gaussian.mode
+        self.root = self.gaussian.roots[0]
+        self.moves = pairs(self.gaussian, rng)
+        self.held = self.gaussian.draws(HELD_OUT, rng)
+        self.of_all = rows.sums(self.held)
+        self.all_rows = self._best_form(rows, self.of_all)
+        probes = rng.standard_normal((PROBES, len(self.center))) @ self.root.T
+        here = np.zeros((1, len(self.center)))
+        steps = np.vstack([here, probes, -probes, probes / 2, -probes / 2])
+        sizes = rows.over(np.concatenate, "higher_orders", self.center + steps)
+        self.sizes = sizes * rows.weights
+
+    def _best_form(self, rows, values):
+        """Of rows: the mean slope over the moves (p,), the curvature at the center (p, p), and what
+        both leave of the log-likelihoods at the draws that are held out."""
+        slope = rows.slopes(self.center + self.moves).mean(0)
+        curvature = rows.expansion(self.center)[1:, 1:]
+        moves = self.held - self.center
+        foreseen = moves @ slope - 0.5 * np.sum(moves @ curvature * moves, 1)
+        return slope, curvature, values - foreseen
+
+    def n_rows(self, tol):
+        """About how many rows are within a divergence of `tol` nats."""
+        return NOT_LINEAR * self.sizes.sum() ** 2 / (2 * tol)
+
+    def match(self, m):
+        """Numbers of m rows, ascending, their weights, the `QuadraticForm`, and the divergence:
+        half the variance of what both miss at the draws that are held out."""
+        present = np.flatnonzero(self.rows.weights)
+        own = self.rows.weights[present]
+        sizes = self.sizes[present]
+        by_size = sizes / max(sizes.sum(), 1e-300)
+        chances = ALIKE * own / own.sum() + (1 - ALIKE) * by_size
+        chances = inclusion_probabilities(chances, m)
+        drawn = systematic(chances, m, self.rng)
+        places = present[drawn]
+        weights = own[drawn] / chances[drawn]
+        weights *= own.sum() / weights.sum()
+        few = self.rows.restricted(places, weights)
+        slope, curvature, rest = self.all_rows
+        few_slope, few_curvature, few_rest = self._best_form(few, few.sums(self.held))
+        few_inner = self.root.T @ few_curvature @ self.root
+        most = (1 + MOST_BEND) / np.linalg.eigvalsh(few_inner)[-1]
+        share = min(_share(rest, few_rest), most)
+        missed = rest - share * few_rest
+        inner = share * few_inner - self.root.T @ curvature @ self.root
+        bends, axes = np.linalg.eigh(inner)
+        form = QuadraticForm(
+            self.center,
+            float(np.mean(missed)),
+            slope - share * few_slope,
+            solve_triangular(self.root, axes, lower=True, trans="T"),
+            bends,
+        )
+        return places, share * weights, form, float(np.var(missed) / 2)
+
+
+def systematic(chances, m, rng):
+    """Distinct places, ascending, each with its chance, of chances that add up to m (Madow
+    1949)."""
+    order = rng.permutation(len(chances))
+    edges = np.cumsum(chances[order])
+    teeth = (np.arange(m) + rng.random()) * (edges[-1] / m)
+    found = np.minimum(np.searchsorted(edges, teeth, side="right"), len(chances) - 1)
+    return np.unique(order[found])
+
+
+def _share(rest, few_rest):
+    """The share of the rows' weights at which what they and the form miss varies the least."""
+    covariance = np.cov(rest, few_rest)
+    return float(np.clip(covariance[0, 1] / max(covariance[1, 1], 1e-300), LEAST_SHARE, 1.0))
