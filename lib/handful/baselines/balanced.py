@@ -174,7 +174,8 @@ class BalancedCoreset(SizedSelector):
 
 def _is_several(X, column):
     """Whether a tuple stands for several columns, not for one whose name it is."""
-    return isinstance(column, tuple) and len(column) > 0 and column not in names_of(X)
+    is_filled = isinstance(column, tuple) and len(column) > 0
+    return is_filled and column not in names_of(X)
 
 
 def _checked_features(features, n):
@@ -339,7 +340,8 @@ def _as_numbers(values):
     else."""
     array = values.to_numpy() if hasattr(values, "to_numpy") else as_array(values)
     if array.dtype.kind in "mM":
-        return np.where(np.isnat(array), np.nan, array.astype(np.int64))
+        ticks = array.astype(np.int64)
+        return np.where(np.isnat(array), np.nan, ticks)
     if array.dtype.kind in "iuf":
         return array.astype(np.float64)
     if array.dtype.kind != "O":

@@ -72,7 +72,8 @@ def cube_sample(columns, probabilities, rng, *, judged=None):
         totals = columns if judged is None else judged
         rows = totals / probabilities[:, None]
         drawn = rows[state == 1]
-        error = drawn.sum(axis=0) - totals.sum(axis=0)
+        estimated = drawn.sum(axis=0)
+        error = estimated - totals.sum(axis=0)
         state[undecided] = _land(
             state[undecided],
             constraints[undecided],
@@ -212,7 +213,8 @@ def _walk(state, directions, rng):
         step = np.where(goes_ahead, room_ahead, -room_behind)
         step = np.where(can_move, step, 0.0)
         decided = np.where(goes_ahead, first_ahead, first_behind)
-        state += step[:, None] * np.where(moves, direction, 0.0)
+        along = np.where(moves, direction, 0.0)
+        state += step[:, None] * along
         entry = every, decided
         arrived = state[entry]
         state[entry] = np.where(can_move, np.round(arrived), arrived)
@@ -220,8 +222,8 @@ def _walk(state, directions, rng):
         state = np.where(state < DECIDED, 0.0, state)
         pivot = np.where(can_move, direction[entry], np.inf)
         shares = directions[entry] / pivot[:, None]
-        multiples = direction[:, :, None] * shares[:, None, :]
-        directions = directions - multiples
+        taken_out = direction[:, :, None] * shares[:, None, :]
+        directions = directions - taken_out
         directions[entry] = np.where(can_move[:, None], 0.0, directions[entry])
     return state
 
@@ -231,9 +233,9 @@ def _rooms(state, direction, size, moves):
     with np.errstate(divide="ignore", invalid="ignore"):
         to_one = (1 - state) / size
         to_zero = state / size
-    to_one = np.where(moves, to_one, np.inf)
-    to_zero = np.where(moves, to_zero, np.inf)
     rises = direction > 0
     ahead = np.where(rises, to_one, to_zero)
     behind = np.where(rises, to_zero, to_one)
+    ahead[~moves] = np.inf
+    behind[~moves] = np.inf
     return ahead, behind

@@ -80,13 +80,15 @@ class StratifiedCoreset(SizedSelector):
         first_drawn = np.cumsum(n_drawn) - n_drawn
         first_row = np.cumsum(n_rows) - n_rows
         place = np.arange(self.size) - first_drawn[stratum]
-        drawn = by_stratum[first_row[stratum] + place]
+        row = first_row[stratum] + place
+        drawn = by_stratum[row]
         # An order in which the first k rows hold each stratum in about its share.
         shift = rng.random(len(n_drawn))
         share = (place + shift[stratum]) / n_drawn[stratum]
         order = np.argsort(share, kind="stable")
         n_rows_each = n_rows / np.maximum(n_drawn, 1)
-        weights = sample_weight[drawn] * n_rows_each[stratum]
+        n_rows_each = n_rows_each[stratum]
+        weights = sample_weight[drawn] * n_rows_each
         return drawn[order], weights[order]
 
     def _check_targets(self, y, dtype):
@@ -217,5 +219,6 @@ def column_of(X, by):
     if hasattr(X, "column_names"):
         return X.column(int(by))
     if sparse.issparse(X):
-        return canonical(X)[:, [by]].toarray().ravel()
+        column = canonical(X)[:, [by]]
+        return column.toarray().ravel()
     return X[:, by]
