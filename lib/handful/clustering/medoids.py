@@ -80,7 +80,8 @@ def _lloyd(X, weights, centers):
     for _ in range(ROUNDS):
         label = nearest_center(X, centers)
         means, mass = cell_means(X, label, weights, len(centers))
-        centers = np.where(mass[:, None] > 0, means, centers).astype(np.float32)
+        has_rows = mass[:, None] > 0
+        centers = np.where(has_rows, means, centers).astype(np.float32)
     return centers
 
 

@@ -155,7 +155,8 @@ def split_gains(Y, weights, slope, share, best, entries, edges, uniforms, hard, 
     first, apart = _draw_far(u * old, edges, uniforms[:, 0])
     halves = np.repeat(Y[row[first]], 2, axis=0)
     to_first, _ = halved(halves, 0)
-    second, differ = _draw_far(u * to_first[:, 0], edges, uniforms[:, 1])
+    gained = u * to_first[:, 0]
+    second, differ = _draw_far(gained, edges, uniforms[:, 1])
     halves[1::2] = Y[row[second]]
     sq_dist, mass = halved(halves, LLOYD_STEPS)
     first_mass = mass[::2]
