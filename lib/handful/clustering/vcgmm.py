@@ -2,7 +2,6 @@
 clusters."""
 
 import math
-import warnings
 from copy import copy
 from dataclasses import KW_ONLY
 from typing import Annotated, Any, Literal, Self
@@ -36,7 +35,7 @@ from handful.clustering.vcgmm_kernels import Threads
 from handful.distances import nearest_centers, probable_centers
 from handful.options import Count, NonNegative, all_or_nothing, check_options
 from handful.rows import RowBlocks
-from handful.running import Bar
+from handful.running import Bar, warn
 from handful.sensitivity.lightweight import lightweight_blocks, lightweight_coreset
 from handful.tables import dense, exceeds_memory
 from handful.types import Seed, Table
