@@ -62,7 +62,7 @@ MAX_BRANCHES = 12
 AIM = 9
 MAX_TOKENS_A_LINE = {"handful": 9.3, "handful_papers": AIM}
 # These are not there yet.
-STILL_DENSE = {"handful: clustering", "handful: matching"}
+STILL_DENSE = {"handful: matching"}
 # without the Qt windows
 CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
 # The CUDA packages that torch asks for, at versions of its own choice; the CPU build has none of

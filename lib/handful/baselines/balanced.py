@@ -332,13 +332,17 @@ def in_rows(columns, probabilities):
     k)."""
     of_rows = np.abs(columns / probabilities[:, None])
     largest = of_rows.max(axis=0, initial=0.0)
-    return columns / np.where(largest > 0, largest, 1.0)
+    units = np.where(largest > 0, largest, 1.0)
+    return columns / units
 
 
 def _as_numbers(values):
     """A column of numbers or times as floats, NaN where one is missing; None if it holds anything
     else."""
-    array = values.to_numpy() if hasattr(values, "to_numpy") else as_array(values)
+    if hasattr(values, "to_numpy"):
+        array = values.to_numpy()
+    else:
+        array = as_array(values)
     if array.dtype.kind in "mM":
         ticks = array.astype(np.int64)
         return np.where(np.isnat(array), np.nan, ticks)

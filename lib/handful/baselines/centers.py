@@ -219,7 +219,8 @@ def farthest_first(X, n, *, rng, covered=()):
         found = sq_distances_to(X, point - center, sq_norms)
         np.minimum(sq_dist, found, out=sq_dist)
     first = _farthest(sq_dist) if n_covered else int(rng.integers(n_rows))
-    buckets_pay = d <= FEW_COLUMNS and n_rows * n >= MANY_DISTANCES
+    n_distances = n_rows * n
+    buckets_pay = d <= FEW_COLUMNS and n_distances >= MANY_DISTANCES
     if is_dense and buckets_pay:
         return _farthest_by_buckets(X, sq_dist, first, n)
     return _farthest_by_passes(X, sq_norms, sq_dist, first, n)

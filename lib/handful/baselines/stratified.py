@@ -87,8 +87,8 @@ class StratifiedCoreset(SizedSelector):
         share = (place + shift[stratum]) / n_drawn[stratum]
         order = np.argsort(share, kind="stable")
         n_rows_each = n_rows / np.maximum(n_drawn, 1)
-        n_rows_each = n_rows_each[stratum]
-        weights = sample_weight[drawn] * n_rows_each
+        own_weight = sample_weight[drawn]
+        weights = own_weight * n_rows_each[stratum]
         return drawn[order], weights[order]
 
     def _check_targets(self, y, dtype):

@@ -39,7 +39,8 @@ def _finish_distances(products, sq_A, sq_B, tiny):
 
 def _centred(X, weights):
     # The rows minus their weighted mean, so that the products of matrices do not cancel.
-    mean = (weights / weights.sum()) @ X
+    share = weights / weights.sum()
+    mean = share @ X
     Y = np.ascontiguousarray(X - mean.astype(X.dtype))
     return Y, row_norms(Y, squared=True)
 
@@ -230,8 +231,9 @@ def afkmc2(X, n_clusters, *, chain_length=2, sample_weight=None, rng, block=None
 
 def _between(Y, sq, a, b):
     distances = sq_distances(Y[a], Y[b], sq[a], sq[b])
+    is_same = a[:, None] == b
     # exactly, whatever rounding says
-    distances[a[:, None] == b] = 0
+    distances[is_same] = 0
     return distances
 
 

@@ -151,7 +151,8 @@ def random_neighbours(n_clusters, width, rng):
 
 def _rows_with_repeats(numbers):
     steps = np.diff(np.sort(numbers, axis=1), axis=1)
-    return np.flatnonzero((steps == 0).any(axis=1))
+    has_repeats = (steps == 0).any(axis=1)
+    return np.flatnonzero(has_repeats)
 
 
 def random_sets(n, n_clusters, width, rng):
@@ -261,7 +262,8 @@ class VariationalEM:
             self.n_steps += 1
             if self.n_steps in REORDER_AFTER:
                 self._reorder()
-        trace.statistics = self._statistics(np.array(mixture.centers))
+        centers = np.array(mixture.centers)
+        trace.statistics = self._statistics(centers)
         farthest_first = np.argsort(-self.best[:, 0], kind="stable")
         trace.nearest_rows = np.full(len(mixture.centers), -1)
         trace.nearest_rows[self.K[farthest_first, 0]] = self.rows[farthest_first]
@@ -381,7 +383,8 @@ class VariationalEM:
         log_sums = (self.weights * self.log_sum).sum()
         bound = float(log_sums - self.total * constant)
         if self.past is not None:
-            moved = ((self.past.means - mixture.centers) ** 2).sum(axis=1)
+            steps = self.past.means - mixture.centers
+            moved = (steps**2).sum(axis=1)
             scatter = self.past.scatter + self.past.mass * moved
             bound -= float((slope * scatter).sum())
         return bound
