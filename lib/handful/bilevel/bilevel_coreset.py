@@ -297,11 +297,9 @@ class BilevelCoreset(Selector):
             )
         if weighting == "auto":
             weighting = "equal" if problem.forward_only else "optimised"
-        rule = (
-            ("linear" if problem.forward_only else "quadratic")
-            if self.rule == "auto"
-            else self.rule
-        )
+        rule = self.rule
+        if rule == "auto":
+            rule = "linear" if problem.forward_only else "quadratic"
         if problem.forward_only and not (forward and rule == "linear" and weighting == "equal"):
             raise ValueError(
                 "BilevelCoreset must have strategy='forward' (or a Forward), rule='linear' (or "

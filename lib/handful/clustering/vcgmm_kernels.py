@@ -251,7 +251,7 @@ def update_neighbours(
     near_value,
 ):
     """G_c: the clusters that the points nearest to c found nearest on average (eq. 31), c itself
-    first.
+    first. It has more than twelve branches, as a kernel for each of them would be compiled anew.
 
     Each average is over the values of the points that met the cluster. If
     they met fewer than G - 1 clusters, the rest of the old neighbourhood stays.
