@@ -170,15 +170,15 @@ def _keyword(estimator, method="fit"):
     # With metadata routing disabled.
     if hasattr(estimator, "steps"):
         return _keyword_of_step(*estimator.steps[-1], method)
-    if not hasattr(estimator, method) or _is_one_of(ROUTED, estimator):
+    trains = hasattr(estimator, method)
+    if not trains or _is_one_of(ROUTED, estimator):
         return None
     inner = trained(estimator)
     parameters = signature(getattr(estimator, method)).parameters
     is_named = WEIGHT in parameters
     if is_named and not _refuses(estimator, inner):
         return WEIGHT
-    kinds = {one.kind for one in parameters.values()}
-    if Parameter.VAR_KEYWORD not in kinds:
+    if not _takes_any(parameters):
         return None
     if not inner and _is_linear(estimator):
         return WEIGHT
@@ -188,12 +188,16 @@ def _keyword(estimator, method="fit"):
         keywords.discard(WEIGHT)
     if keywords != {WEIGHT} and _has_list(estimator, inner):
         return None
-    return keywords.pop() if keywords else None
+    return next(iter(keywords), None)
 
 
 def _has_list(estimator, inner):
     # What trains a list of estimators hands over sample_weight alone.
     return len(inner) > 1 or isinstance(getattr(estimator, "estimators", None), list)
+
+
+def _takes_any(parameters):
+    return any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
 
 
 def _keyword_of_step(name, step, method):
