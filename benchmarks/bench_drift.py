@@ -125,7 +125,7 @@ def main():
     bench = Bench("drift", "Streams whose optimum moves")
     for name, (turn, move) in STREAMS.items():
         case(bench, name, turn, move)
-    bench.write(size=SIZE, leaf_size=LEAF, rows=N, seeds=len(SEEDS), data="generated")
+    bench.write(size=SIZE, leaf_size=LEAF, stream=N, seeds=len(SEEDS), data="generated")
 
 
 if __name__ == "__main__":

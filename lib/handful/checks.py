@@ -283,18 +283,23 @@ def _in_front(error, estimator, rows, call):
         encoder = f"(OneHotEncoder(handle_unknown='ignore'), {words!r})"
         first = f"make_column_transformer({encoder}, remainder='passthrough')"
         what = "encodes words"
-        are_categories = hasattr(rows, "iloc") and all(
-            hasattr(kind, "categories") for kind in rows[words].dtypes
-        )
-        if len(steps) == 1 and hasattr(rows, "iloc") and _takes_categories(estimator):
-            levels = dict.fromkeys(words, "category")
-            way_out = f" {_name(estimator)} also takes categories, X.astype({levels!r})."
-            instead = "" if are_categories else way_out
+        if len(steps) == 1 and hasattr(rows, "iloc"):
+            instead = _as_categories(estimator, rows, words)
     example = call.format(f"make_pipeline({', '.join([first, *map(_written, steps)])})")
     return (
         f"{said}. {_name(steps[-1])} is to train on these rows: put what {what} in front, for "
         f"example {example}.{instead}"
     )
+
+
+def _as_categories(estimator, rows, words):
+    """What to say of an estimator that takes the columns of words as categories, which they are not
+    yet."""
+    are_categories = all(hasattr(kind, "categories") for kind in rows[words].dtypes)
+    if are_categories or not _takes_categories(estimator):
+        return ""
+    levels = dict.fromkeys(words, "category")
+    return f" {_name(estimator)} also takes categories, X.astype({levels!r})."
 
 
 def _name(thing):

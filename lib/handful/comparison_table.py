@@ -52,21 +52,7 @@ class Comparison:
         lines below."""
         table = self.summary()
         names = table.pop("method")
-        table["score"] *= self._sign
-        for name in ("score", "lead"):
-            table[name] = [
-                _cell(mean, std) for mean, std in zip(table[name], table.pop(f"{name}_std"))
-            ]
-        for name in ("choose_seconds", "train_seconds"):
-            table[name] = [_cell(seconds) for seconds in table[name]]
-        failed = table.pop("failed")
-        table["saves_from"] = [_fits(n) for n in table.pop("saves_from")]
-        table["failed"] = failed
-        table["n_rows"] = [f"{n:.0f}" for n in table["n_rows"]]
-        shown = {"n_rows": "rows", "choose_seconds": "choose (s)", "train_seconds": "train (s)"}
-        shown["saves_from"] = "saves from"
-        table = table.rename(columns=shown if self._sign > 0 else {**shown, "score": "loss"})
-        head, *lines = table.to_string(index=False).splitlines()
+        head, *lines = self._in_words(table).to_string(index=False).splitlines()
         room = WIDTH - len(head) - 1
         rows = [("method", head)]
         for method in names.unique():
@@ -81,6 +67,28 @@ class Comparison:
         return "\n".join(
             [f"{self._label} on held-out rows; seconds on this machine", *lines, *told]
         )
+
+    def _in_words(self, table):
+        # The summary as it is read: cells of a number and its deviation under short names.
+        table["score"] *= self._sign
+        for name in ("score", "lead"):
+            deviations = table.pop(f"{name}_std")
+            table[name] = [_cell(mean, std) for mean, std in zip(table[name], deviations)]
+        for name in ("choose_seconds", "train_seconds"):
+            table[name] = [_cell(seconds) for seconds in table[name]]
+        failed = table.pop("failed")
+        table["saves_from"] = [_fits(n) for n in table.pop("saves_from")]
+        table["failed"] = failed
+        table["n_rows"] = [f"{n:.0f}" for n in table["n_rows"]]
+        shown = {
+            "n_rows": "rows",
+            "choose_seconds": "choose (s)",
+            "train_seconds": "train (s)",
+            "saves_from": "saves from",
+        }
+        if self._sign < 0:
+            shown["score"] = "loss"
+        return table.rename(columns=shown)
 
     @property
     def _sign(self):

@@ -254,19 +254,27 @@ def check_option(name, value, hint, of):
         return
     now = current_word(value)
     is_word = any(type(now) is type(word) and now == word for word in words)
-    if is_word and now != value:
-        said = f"{name}={value!r} of {type(of).__name__} is now {name}={now!r}; "
-        said += "the old word goes with the next release."
-        warn(said, FutureWarning)
     if is_word:
+        if now != value:
+            said = f"{name}={value!r} of {type(of).__name__} is now {name}={now!r}; "
+            said += "the old word goes with the next release."
+            warn(said, FutureWarning)
         return
     others = [kind for kind in kinds if get_origin(kind) is not Literal and kind is not NoneType]
     if words and not others:
         raise ValueError(
             f"{name} of {type(of).__name__} must be one of {tuple(words)}, got {name}={value!r}."
         )
-    more = dict(why=f"it may also be {' or '.join(map(repr, words))}") if words else {}
-    for kind in others:
+    _check_kinds(name, value, others, words, of)
+
+
+def _check_kinds(name, value, kinds, words, of):
+    """Ask the checks that some types are annotated with; the message says which words there are
+    besides."""
+    more = {}
+    if words:
+        more["why"] = f"it may also be {' or '.join(map(repr, words))}"
+    for kind in kinds:
         for check in getattr(kind, "__metadata__", ()):
             check(name, value, of=of, **more)
 

@@ -50,7 +50,18 @@ def reduced(blocks, selector, size, rng):
 
 def chosen_rows(selector, *data):
     """The rows of the data that a fitted selector chose, and their weights, as `Coreset.take` gives
-    them: without what the `take` of a selector may add, such as folds."""
+    them: without what the `take` of a selector may add, such as folds.
+
+    Raises
+    ------
+    ValueError
+        for rows that stand for the data only beside a quadratic form, which nothing trains with
+    """
+    if getattr(selector, "form_", None) is not None:
+        raise ValueError(
+            "remainder must be None where a model is trained: these rows stand for the data only "
+            "beside form_, which a sampler adds to its log density and no estimator takes."
+        )
     return getattr(selector, "coreset_", selector).take(*data)
 
 

@@ -169,32 +169,51 @@ def seed_unset(estimator: Any, random_state: int) -> None:
 def _keyword(estimator, method="fit"):
     # With metadata routing disabled.
     if hasattr(estimator, "steps"):
-        name, last = estimator.steps[-1]
-        keyword = _keyword(last, method)
-        return keyword and f"{name}__{keyword}"
-    if not hasattr(estimator, method) or _is_one_of(ROUTED, estimator):
+        return _keyword_of_step(*estimator.steps[-1], method)
+    trains = hasattr(estimator, method)
+    if not trains or _is_one_of(ROUTED, estimator):
         return None
     inner = trained(estimator)
     parameters = signature(getattr(estimator, method)).parameters
-    named = WEIGHT in parameters
-    refused = _is_one_of(STRICT, estimator) and not all(
-        has_fit_parameter(one, WEIGHT) for one in inner
-    )
-    if named and not refused:
+    is_named = WEIGHT in parameters
+    if is_named and not _refuses(estimator, inner):
         return WEIGHT
-    if not any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values()):
+    if not _takes_any(parameters):
         return None
-    keywords = {_keyword(one, method) for one in inner}
-    if not inner and any(getattr(estimator, name, WEIGHT) is None for name in LINEAR_IF_NONE):
+    if not inner and _is_linear(estimator):
         return WEIGHT
+    keywords = {_keyword(one, method) for one in inner}
     # and refused
-    if named:
+    if is_named:
         keywords.discard(WEIGHT)
+    if keywords != {WEIGHT} and _has_list(estimator, inner):
+        return None
+    return next(iter(keywords), None)
+
+
+def _has_list(estimator, inner):
     # What trains a list of estimators hands over sample_weight alone.
-    listed = len(inner) > 1 or isinstance(getattr(estimator, "estimators", None), list)
-    if listed:
-        return WEIGHT if keywords == {WEIGHT} else None
-    return keywords.pop() if keywords else None
+    return len(inner) > 1 or isinstance(getattr(estimator, "estimators", None), list)
+
+
+def _takes_any(parameters):
+    return any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
+
+
+def _keyword_of_step(name, step, method):
+    keyword = _keyword(step, method)
+    return keyword and f"{name}__{keyword}"
+
+
+def _refuses(estimator, inner):
+    # Whether weights that the signature names are refused where a part takes none.
+    is_strict = _is_one_of(STRICT, estimator)
+    return is_strict and not all(has_fit_parameter(one, WEIGHT) for one in inner)
+
+
+def _is_linear(estimator):
+    # Whether a part that is None stands for a linear model, which takes weights.
+    return any(getattr(estimator, name, WEIGHT) is None for name in LINEAR_IF_NONE)
 
 
 def _is_one_of(places, estimator):

@@ -2,7 +2,15 @@
 
 import numpy as np
 import pytest
-from handful import LeastSquares, Logistic, MatchedCoreset, MergeReduce, Poisson
+from handful import (
+    CoresetEstimator,
+    LeastSquares,
+    Logistic,
+    MatchedCoreset,
+    MergeReduce,
+    Poisson,
+    compare,
+)
 from handful.blocks import Blocks
 from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.likelihoods import likelihood
@@ -10,6 +18,7 @@ from handful.matching.pilot import find_pilot
 from handful.matching.quadratic import REACH, QuadraticForm, systematic
 from handful.models import Problem
 from scipy.special import expit, gammaln, log_softmax
+from sklearn.linear_model import LogisticRegression
 
 N, D = 6000, 60
 
@@ -342,3 +351,15 @@ def test_what_a_form_is_not_for_is_refused_by_name():
         MergeReduce(MatchedCoreset(Logistic(), **options), size=100).partial_fit(X, y)
     with pytest.raises(ValueError, match="remainder of MatchedCoreset must be one of"):
         MatchedCoreset(Logistic(), at="posterior", remainder="cubic").fit(X, y)
+
+
+def test_rows_that_need_their_form_train_nothing_and_many_columns_hear_of_it():
+    X, y = rare_events()
+    selector = MatchedCoreset(Logistic(), at="posterior", remainder="quadratic", size=500)
+    with pytest.raises(ValueError, match="remainder must be None where a model is trained"):
+        CoresetEstimator(selector, LogisticRegression()).fit(X, y)
+    with pytest.raises(ValueError, match="remainder must be None where a model is trained"):
+        compare([selector], LogisticRegression(), X, y, sizes=[500], seeds=1)
+    few = MatchedCoreset(Logistic(), at="posterior", size=300, random_state=0)
+    with pytest.warns(UserWarning, match="remainder='quadratic' takes so many parameters"):
+        few.fit(X, y)

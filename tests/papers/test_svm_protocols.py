@@ -10,6 +10,7 @@ from handful_papers.svm.comparisons import (
     jackknifed_ratio,
     overheads,
     ratios,
+    trials,
 )
 from handful_papers.verdicts import decide
 
@@ -62,3 +63,15 @@ def test_ratios_compare_means_or_spreads_at_the_sizes_asked_for():
 
 def test_overheads_are_of_choosing_and_training_together():
     np.testing.assert_allclose(overheads(_rows(), "svm paper")["A"], np.sqrt((6 / 2) * (11 / 2)))
+
+
+def test_trials_are_fewer_only_where_that_is_said():
+    found = trials(["a", "b"], 3, {"b": 2, "c": 1}, first=5)
+    assert [(one["dataset"], one["seed"]) for one in found] == [
+        ("a", 5),
+        ("a", 6),
+        ("a", 7),
+        ("b", 5),
+        ("b", 6),
+    ]
+    assert len(trials(["b"], 1, {"b": 2}, first=0)) == 1

@@ -58,8 +58,11 @@ ROOMS = [row.split() for row in LAYERS.strip().splitlines()]
 PAPERS = ("bico", "svm", "vrm", "vcgmm", "own", "public")
 # Of a function of the reproduction, conditional expressions and comprehensions included.
 MAX_BRANCHES = 12
-# The most tokens on a line of code; skglm has 8.6, and 9 is the aim.
-MAX_TOKENS_A_LINE = {"handful": 9.6, "handful_papers": 9.0}
+# Tokens on a line of code; skglm has 8.6.
+AIM = 9
+MAX_TOKENS_A_LINE = {"handful": 9.3, "handful_papers": AIM}
+# These are not there yet.
+STILL_DENSE = {"handful: matching"}
 # without the Qt windows
 CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
 # The CUDA packages that torch asks for, at versions of its own choice; the CPU build has none of
@@ -515,13 +518,17 @@ def test_a_line_says_one_thing(package):
     assert found.tokens_a_line <= MAX_TOKENS_A_LINE[package]
 
 
-def test_each_package_of_the_reproduction_keeps_to_its_measures():
-    dense = {
-        name: found.tokens_a_line
-        for name, found in by_package(LIB / "handful_papers").items()
-        if found.tokens_a_line > MAX_TOKENS_A_LINE["handful_papers"]
-    }
-    assert dense == {}
+def test_each_package_keeps_to_nine_tokens_a_line():
+    dense = [
+        f"{package}: {name}"
+        for package in PACKAGES
+        for name, found in by_package(LIB / package).items()
+        if found.tokens_a_line > AIM
+    ]
+    assert set(dense) <= STILL_DENSE
+
+
+def test_no_function_of_the_reproduction_has_many_branches():
     functions = [
         (name, node)
         for name, tree in TREES.items()

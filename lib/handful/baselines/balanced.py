@@ -110,14 +110,19 @@ class BalancedCoreset(SizedSelector):
         present = np.flatnonzero(sample_weight)
         # their scale changes no draw, and squares of huge ones would be infinite
         weights = sample_weight[present] / sample_weight.max()
-        features = self._features(take_rows(X, present), take_rows(y, present))
-        balanced = leading_columns(features, weights, most=max(1, self.size // 2))
+        labels = take_rows(y, present)
+        features = self._features(take_rows(X, present), labels)
+        most = max(1, self.size // 2)
+        balanced = leading_columns(features, weights, most)
         self.n_balanced_ = balanced.shape[1]
         probabilities = inclusion_probabilities(weights, self.size)
-        columns = np.column_stack([probabilities, weights, weights[:, None] * balanced])
-        centred = weights[:, None] * (features - np.average(features, axis=0, weights=weights))
-        drawn = cube_sample(columns, probabilities, rng, judged=in_rows(centred, probabilities))
-        return present[drawn], sample_weight[present[drawn]] / probabilities[drawn]
+        each = weights[:, None]
+        columns = np.column_stack([probabilities, weights, each * balanced])
+        mean = np.average(features, axis=0, weights=weights)
+        judged = in_rows(each * (features - mean), probabilities)
+        drawn = cube_sample(columns, probabilities, rng, judged=judged)
+        indices = present[drawn]
+        return indices, sample_weight[indices] / probabilities[drawn]
 
     def _features(self, X, y):
         """The columns to balance, before any is left out: float array of shape (n, k)."""
@@ -133,8 +138,10 @@ class BalancedCoreset(SizedSelector):
             )
         parts = [self._features_of(X, column) for column in self._columns(X)]
         if y is not None:
-            parts.append(combinations([(repr("y"), as_array(y))], self.size, self.degree))
-        features = np.column_stack([np.empty((X.shape[0], 0)), *parts])
+            labels = [(repr("y"), as_array(y))]
+            parts.append(combinations(labels, self.size, self.degree))
+        no_columns = np.empty((X.shape[0], 0))
+        features = np.column_stack([no_columns, *parts])
         _check_n_columns(features.shape[1])
         return features
 
@@ -145,9 +152,11 @@ class BalancedCoreset(SizedSelector):
         if several is column:
             features = combinations(values, self.size, self.degree)
         else:
-            features = described(values[0][1], self.size, self.degree, values[0][0])
-        is_lost = (features == features[:1]).all()
-        if self.by is not None and is_lost and any(codes(one).any() for _, one in values):
+            [(name, own)] = values
+            features = described(own, self.size, self.degree, name)
+        is_constant = (features == features[:1]).all()
+        is_lost = is_constant and any(codes(one).any() for _, one in values)
+        if self.by is not None and is_lost:
             warn(
                 f"by={column!r} is not balanced: no value of it can expect one of the "
                 f"size={self.size} rows.",
@@ -165,7 +174,8 @@ class BalancedCoreset(SizedSelector):
 
 def _is_several(X, column):
     """Whether a tuple stands for several columns, not for one whose name it is."""
-    return isinstance(column, tuple) and len(column) > 0 and column not in names_of(X)
+    is_filled = isinstance(column, tuple) and len(column) > 0
+    return is_filled and column not in names_of(X)
 
 
 def _checked_features(features, n):
@@ -220,12 +230,16 @@ def described(values, size, degree, name):
     if missing.all():
         return np.ones((len(numbers), 1))
     # so that squares of huge numbers are finite
-    numbers = numbers / (np.abs(numbers[~missing]).max() or 1.0)
-    centre = numbers[~missing].mean()
-    scale = numbers[~missing].std() or 1.0
+    largest = np.abs(numbers[~missing]).max()
+    numbers = numbers / (largest or 1.0)
+    known = numbers[~missing]
+    centre = known.mean()
+    scale = known.std() or 1.0
     standardised = np.where(missing, 0.0, (numbers - centre) / scale)
-    powers = [standardised**power for power in range(1, degree + 1)]
-    return np.column_stack([*powers, missing] if missing.any() else powers)
+    columns = [standardised**power for power in range(1, degree + 1)]
+    if missing.any():
+        columns.append(missing)
+    return np.column_stack(columns)
 
 
 def combinations(columns, size, degree):
@@ -240,7 +254,9 @@ def combinations(columns, size, degree):
     size : int, of the sample
     degree : int, the highest power of a number
     """
-    cells = np.zeros(len(columns[0][1]), dtype=np.intp)
+    _, first = columns[0]
+    n = len(first)
+    cells = np.zeros(n, dtype=np.intp)
     numbers = []
     for name, values in columns:
         if _are_classes(values, size):
@@ -251,7 +267,7 @@ def combinations(columns, size, degree):
     features = shares(cells, size)
     for powers in numbers:
         products = features[:, :, None] * powers[:, None, :]
-        features = np.column_stack([features, products.reshape(len(cells), -1)])
+        features = np.column_stack([features, products.reshape(n, -1)])
     return features
 
 
@@ -261,8 +277,11 @@ def shares(values, size):
     numbered = codes(values)
     counts = np.bincount(numbered)
     is_common = counts * size >= len(numbered)
-    place = np.where(is_common, np.cumsum(is_common) - 1, np.count_nonzero(is_common))[numbered]
-    return (place[:, None] == np.arange(place.max() + 1)).astype(np.float64)
+    own_column = np.cumsum(is_common) - 1
+    last_column = np.count_nonzero(is_common)
+    place = np.where(is_common, own_column, last_column)[numbered]
+    columns = np.arange(place.max() + 1)
+    return (place[:, None] == columns).astype(np.float64)
 
 
 def leading_columns(features, weights, most):
@@ -311,22 +330,30 @@ def _independent(correlations):
 def in_rows(columns, probabilities):
     """Columns in a unit in which one row of a sample contributes at most 1 to a total: shape (n,
     k)."""
-    largest = np.abs(columns / probabilities[:, None]).max(axis=0, initial=0.0)
-    return columns / np.where(largest > 0, largest, 1.0)
+    of_rows = np.abs(columns / probabilities[:, None])
+    largest = of_rows.max(axis=0, initial=0.0)
+    units = np.where(largest > 0, largest, 1.0)
+    return columns / units
 
 
 def _as_numbers(values):
     """A column of numbers or times as floats, NaN where one is missing; None if it holds anything
     else."""
-    array = values.to_numpy() if hasattr(values, "to_numpy") else as_array(values)
+    if hasattr(values, "to_numpy"):
+        array = values.to_numpy()
+    else:
+        array = as_array(values)
     if array.dtype.kind in "mM":
-        return np.where(np.isnat(array), np.nan, array.astype(np.int64))
+        ticks = array.astype(np.int64)
+        return np.where(np.isnat(array), np.nan, ticks)
     if array.dtype.kind in "iuf":
         return array.astype(np.float64)
     if array.dtype.kind != "O":
         return None
     numbers = [np.nan if is_missing(value) else _number(value) for value in array]
-    return None if None in numbers else np.array(numbers)
+    if None in numbers:
+        return None
+    return np.array(numbers)
 
 
 def _number(value):
@@ -339,7 +366,9 @@ def _number(value):
         return value.total_seconds()
     if isinstance(value, datetime):
         # without a zone as if in UTC, whatever the zone of this machine
-        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+        if not value.tzinfo:
+            value = value.replace(tzinfo=UTC)
+        return value.timestamp()
     if isinstance(value, date):
         return float(value.toordinal())
     # of a pandas Period

@@ -45,12 +45,15 @@ class _Centers(SizedSelector):
         present = np.flatnonzero(sample_weight)
         sample_weight = sample_weight[present]
         rows = X[present]
-        centers = self._centers(centred(rows, sample_weight)[0], sample_weight, rng)
+        about_mean, _ = centred(rows, sample_weight)
+        centers = self._centers(about_mean, sample_weight, rng)
         if current_word(self.weighting) == "equal":
-            weights = np.full(self.size, sample_weight.sum() / self.size)
+            mean_weight = sample_weight.sum() / self.size
+            weights = np.full(self.size, mean_weight)
         else:
+            chosen = dense(rows[centers])
             # the first of equally near ones, in any form
-            nearest, _ = nearest_centers(rows, dense(rows[centers]))
+            nearest, _ = nearest_centers(rows, chosen)
             weights = np.bincount(nearest, weights=sample_weight, minlength=self.size)
         return present[centers], weights
 
@@ -84,7 +87,8 @@ class KMeansPlusPlus(_Centers):
     """
 
     def _centers(self, X, sample_weight, rng):
-        return plain_seeds(X, sample_weight, self.size, int(rng.integers(MAX_SEED)))
+        seed = int(rng.integers(MAX_SEED))
+        return plain_seeds(X, sample_weight, self.size, seed)
 
 
 def plain_seeds(X, weights, n, random_state):
@@ -101,12 +105,16 @@ def plain_seeds(X, weights, n, random_state):
     random_state : int
     """
     random = np.random.RandomState(random_state)
-    chosen = [i for i, _ in islice(seeds_one_by_one(X, weights, random.random_sample), n)]
+    seeds = seeds_one_by_one(X, weights, random.random_sample)
+    chosen = [i for i, _ in islice(seeds, n)]
+    n_missing = n - len(chosen)
+    if n_missing == 0:
+        return np.array(chosen)
     # all distinct rows are chosen: any further row will do
-    if len(chosen) < n:
-        rest = np.setdiff1d(np.arange(X.shape[0]), chosen)
-        return np.append(chosen, random.choice(rest, n - len(chosen), replace=False))
-    return np.array(chosen)
+    every = np.arange(X.shape[0])
+    rest = np.setdiff1d(every, chosen)
+    more = random.choice(rest, n_missing, replace=False)
+    return np.append(chosen, more)
 
 
 def seeds_one_by_one(X, weights, uniform):
@@ -119,15 +127,19 @@ def seeds_one_by_one(X, weights, uniform):
     uniform : function without arguments; a random number in [0, 1) at each call
     """
     sq_norms = row_norms(X, squared=True)
-    rounding = 4 * np.finfo(np.float64).eps * sq_norms
+    epsilon = np.finfo(np.float64).eps
+    rounding = 4 * epsilon * sq_norms
     # products with few columns are fastest so
-    X = X if sparse.issparse(X) else np.asfortranarray(X)
+    if not sparse.issparse(X):
+        X = np.asfortranarray(X)
     closest = np.full(X.shape[0], np.inf)
     edges = np.cumsum(weights)
     while edges[-1] > 0:
         i = int(draw_along(edges, uniform()))
-        found = sq_norms - 2 * (X @ dense(X[[i]])[0]) + sq_norms[i]
-        found[found <= rounding + rounding[i]] = 0.0
+        seed = dense(X[[i]])[0]
+        found = sq_norms - 2 * (X @ seed) + sq_norms[i]
+        is_same = found <= rounding + rounding[i]
+        found[is_same] = 0.0
         yield i, found
         np.minimum(closest, found, out=closest)
         edges = np.cumsum(weights * closest)
@@ -191,49 +203,70 @@ def farthest_first(X, n, *, rng, covered=()):
         for rows that are not finite or huge, an `n` outside 1..rows and another `rng`
     """
     X = check_rows(X, accept_sparse="csr")
+    n_rows, d = X.shape
     center = 0.0
-    if sparse.issparse(X):
+    sq_norms = None
+    is_dense = not sparse.issparse(X)
+    if not is_dense:
         X, center = centred(X)
-    check_integer("n", n, most=X.shape[0], why="there are no more rows")
+        sq_norms = row_norms(X, squared=True)
+    check_integer("n", n, most=n_rows, why="there are no more rows")
     check_generator(rng)
-    sq_dist = np.full(X.shape[0], np.inf)
-    sq_norms = row_norms(X, squared=True) if sparse.issparse(X) else None
+    sq_dist = np.full(n_rows, np.inf)
     n_covered = covered.shape[0] if sparse.issparse(covered) else len(covered)
     for i in range(n_covered):
-        point = dense(covered[[i]])[0] if sparse.issparse(covered) else covered[i]
-        np.minimum(sq_dist, sq_distances_to(X, point - center, sq_norms), out=sq_dist)
-    chosen = [_farthest(sq_dist) if n_covered else int(rng.integers(X.shape[0]))]
-    if X.shape[1] <= FEW_COLUMNS and X.shape[0] * n >= MANY_DISTANCES and not sparse.issparse(X):
-        return _farthest_by_buckets(X, sq_dist, chosen[0], n)
-    with Bar(range(n - 1), desc="farthest rows", unit="row") as steps:
-        for _ in steps:
-            np.minimum(sq_dist, sq_distances_to(X, dense(X[chosen[-1:]])[0], sq_norms), out=sq_dist)
-            # a chosen row is not chosen again, not even where all rows are equal
-            sq_dist[chosen[-1]] = -1.0
-            chosen.append(_farthest(sq_dist))
-    return np.array(chosen)
+        point = dense(covered[i : i + 1])[0]
+        found = sq_distances_to(X, point - center, sq_norms)
+        np.minimum(sq_dist, found, out=sq_dist)
+    first = _farthest(sq_dist) if n_covered else int(rng.integers(n_rows))
+    n_distances = n_rows * n
+    buckets_pay = d <= FEW_COLUMNS and n_distances >= MANY_DISTANCES
+    if is_dense and buckets_pay:
+        return _farthest_by_buckets(X, sq_dist, first, n)
+    return _farthest_by_passes(X, sq_norms, sq_dist, first, n)
 
 
 def _farthest(sq_dist):
-    return int(np.argmax(sq_dist >= (1 - ROUNDING) * sq_dist.max()))
+    tied = sq_dist >= (1 - ROUNDING) * sq_dist.max()
+    return int(np.argmax(tied))
+
+
+def _farthest_by_passes(X, sq_norms, sq_dist, first, n):
+    latest = first
+    chosen = [latest]
+    with Bar(range(n - 1), desc="farthest rows", unit="row") as steps:
+        for _ in steps:
+            point = dense(X[[latest]])[0]
+            found = sq_distances_to(X, point, sq_norms)
+            np.minimum(sq_dist, found, out=sq_dist)
+            # a chosen row is not chosen again, not even where all rows are equal
+            sq_dist[latest] = -1.0
+            latest = _farthest(sq_dist)
+            chosen.append(latest)
+    return np.array(chosen)
 
 
 def _farthest_by_buckets(X, sq_dist, first, n):
     # The same rows, without the distances that boxes around buckets of near rows rule out (Han et
     # al. 2023, QuickFPS).
-    rows = cKDTree(X, leafsize=BUCKET // 2, compact_nodes=False, balanced_tree=False).indices
+    half = BUCKET // 2
+    tree = cKDTree(X, leafsize=half, compact_nodes=False, balanced_tree=False)
+    rows = tree.indices
     whole = len(X) // BUCKET * BUCKET
     # the smallest index of a bucket comes first
-    rows[:whole].reshape(-1, BUCKET).sort(axis=1)
+    full_buckets = rows[:whole].reshape(-1, BUCKET)
+    full_buckets.sort(axis=1)
     rows[whole:].sort()
     starts = np.arange(0, len(X), BUCKET)
     near = np.ascontiguousarray(X[rows], dtype=np.float64)
-    boxes = np.minimum.reduceat(near, starts), np.maximum.reduceat(near, starts)
+    low = np.minimum.reduceat(near, starts)
+    high = np.maximum.reduceat(near, starts)
     sq_dist = sq_dist[rows]
     farthest = np.maximum.reduceat(sq_dist, starts)
     places = np.empty(n, np.intp)
     places[0] = np.flatnonzero(rows == first)[0]
-    _walk_buckets(near, rows, np.append(starts, len(X)), *boxes, sq_dist, farthest, places)
+    edges = np.append(starts, len(X))
+    _walk_buckets(near, rows, edges, low, high, sq_dist, farthest, places)
     return rows[places]
 
 
@@ -256,27 +289,55 @@ def _walk_buckets(X, rows, edges, low, high, sq_dist, farthest, places):
     for k in range(1, places.size):
         largest = -1.0
         for b in range(farthest.size):
-            gap = 0.0
-            for j in range(X.shape[1]):
-                outside = max(low[b, j] - X[at, j], X[at, j] - high[b, j], 0.0)
-                gap += outside * outside
-            holds = edges[b] <= at < edges[b + 1]
+            start = edges[b]
+            stop = edges[b + 1]
+            gap = _sq_distance_to_box(X[at], low[b], high[b])
+            holds = start <= at < stop
             if holds or (1.0 - ROUNDING) * gap < farthest[b]:
-                farthest[b] = -1.0
-                for i in range(edges[b], edges[b + 1]):
-                    sq_dist[i] = min(sq_dist[i], sq_distance(X[i], X[at]))
-                    if i == at:
-                        sq_dist[i] = -1.0
-                    farthest[b] = max(farthest[b], sq_dist[i])
+                farthest[b] = _approach(X, at, start, stop, sq_dist)
             largest = max(largest, farthest[b])
         least = (1.0 - ROUNDING) * largest
-        smallest = rows.size
-        for b in range(farthest.size):
-            if farthest[b] >= least:
-                i = edges[b]
-                while sq_dist[i] < least:
-                    i += 1
-                if rows[i] < smallest:
-                    smallest = rows[i]
-                    at = i
+        at = _smallest_row(rows, edges, sq_dist, farthest, least)
         places[k] = at
+
+
+@njit(cache=True, nogil=True)
+def _sq_distance_to_box(x, low, high):
+    total = 0.0
+    for j in range(x.size):
+        below = low[j] - x[j]
+        above = x[j] - high[j]
+        outside = max(below, above, 0.0)
+        total += outside * outside
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _approach(X, at, start, stop, sq_dist):
+    # Shorten the distances of the rows of a bucket by those to the row at `at`, which counts as
+    # chosen; the largest that is left.
+    largest = -1.0
+    for i in range(start, stop):
+        found = sq_distance(X[i], X[at])
+        sq_dist[i] = min(sq_dist[i], found)
+        if i == at:
+            sq_dist[i] = -1.0
+        largest = max(largest, sq_dist[i])
+    return largest
+
+
+@njit(cache=True, nogil=True)
+def _smallest_row(rows, edges, sq_dist, farthest, least):
+    # The place of the smallest of the rows whose distance is at least `least`.
+    place = 0
+    smallest = rows.size
+    for b in range(farthest.size):
+        if farthest[b] >= least:
+            i = edges[b]
+            while sq_dist[i] < least:
+                i += 1
+            row = rows[i]
+            if row < smallest:
+                smallest = row
+                place = i
+    return place

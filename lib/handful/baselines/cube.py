@@ -55,25 +55,39 @@ def cube_sample(columns, probabilities, rng, *, judged=None):
     state = np.array(probabilities, dtype=np.float64)
     constraints = columns / state[:, None]
     lengths = np.linalg.norm(constraints, axis=0)
-    constraints /= np.where(lengths > 0, lengths, 1.0)
+    units = np.where(lengths > 0, lengths, 1.0)
+    constraints /= units
     undecided = rng.permutation(np.flatnonzero(state < 1 - DECIDED))
     group_size = max(2, 2 * columns.shape[1])
     while len(undecided) > group_size:
         _fly(constraints, state, undecided, group_size, rng)
-        undecided = undecided[(state[undecided] > 0) & (state[undecided] < 1)]
+        undecided = _still_undecided(state, undecided)
     if len(undecided):
-        flight, _ = _directions(constraints[undecided][None])
-        state[undecided] = _walk(state[undecided][None], flight, rng)[0]
-        undecided = undecided[(state[undecided] > 0) & (state[undecided] < 1)]
+        group = undecided[None]
+        flight, _ = _directions(constraints[group])
+        [landed] = _walk(state[group], flight, rng)
+        state[undecided] = landed
+        undecided = _still_undecided(state, undecided)
     if len(undecided):
         totals = columns if judged is None else judged
         rows = totals / probabilities[:, None]
-        decided = np.flatnonzero(state == 1)
-        error = rows[decided].sum(axis=0) - totals.sum(axis=0)
+        drawn = rows[state == 1]
+        estimated = drawn.sum(axis=0)
+        error = estimated - totals.sum(axis=0)
         state[undecided] = _land(
-            state[undecided], constraints[undecided], rows[undecided], error, rng
+            state[undecided],
+            constraints[undecided],
+            rows[undecided],
+            error,
+            rng,
         )
     return np.flatnonzero(state > 0.5)
+
+
+def _still_undecided(state, rows):
+    own = state[rows]
+    is_open = (own > 0) & (own < 1)
+    return rows[is_open]
 
 
 def _land(state, constraints, rows, error, rng):
@@ -92,29 +106,35 @@ def _land(state, constraints, rows, error, rng):
     flight, landing = _directions(constraints[None])
     directions = np.concatenate([flight, landing], axis=2)
     n_undecided = len(state)
-    most = max(1, GROUP_ENTRIES // n_undecided**2)
-    n_landings = min(N_LANDINGS, PER_UNDECIDED * n_undecided, most)
-    landings = _walk(
-        np.repeat(state[None], n_landings, axis=0),
-        np.repeat(directions, n_landings, axis=0),
-        rng,
-    )
-    worst = np.abs(error + landings @ rows).max(axis=1, initial=0.0)
-    if worst.max() == 0:
+    that_fit = max(1, GROUP_ENTRIES // n_undecided**2)
+    enough = PER_UNDECIDED * n_undecided
+    n_landings = min(N_LANDINGS, enough, that_fit)
+    states = np.repeat(state[None], n_landings, axis=0)
+    directions = np.repeat(directions, n_landings, axis=0)
+    landings = _walk(states, directions, rng)
+    errors = error + landings @ rows
+    worst = np.abs(errors).max(axis=1, initial=0.0)
+    largest = worst.max()
+    if largest == 0:
         return landings[0]
+    cost = (worst / largest) ** STEEP
+    ones = np.ones(n_landings)
+    mean = landings.mean(axis=0)
     programme = linprog(
-        (worst / worst.max()) ** STEEP,
-        A_eq=np.vstack([landings.T, np.ones(n_landings)]),
-        b_eq=np.append(landings.mean(axis=0), 1.0),
+        cost,
+        A_eq=np.vstack([landings.T, ones]),
+        b_eq=np.append(mean, 1.0),
     )
     chances = np.maximum(programme.x, 0.0)
-    return landings[rng.choice(n_landings, p=chances / chances.sum())]
+    chances /= chances.sum()
+    return landings[rng.choice(n_landings, p=chances)]
 
 
 def _fly(constraints, state, undecided, group_size, rng):
     """Move the undecided rows, in groups, until half of each group are decided."""
     n_groups = len(undecided) // group_size
-    groups = undecided[: n_groups * group_size].reshape(n_groups, group_size)
+    n_rows = n_groups * group_size
+    groups = undecided[:n_rows].reshape(n_groups, group_size)
     at_once = max(1, GROUP_ENTRIES // group_size**2)
     for start in range(0, n_groups, at_once):
         rows = groups[start : start + at_once]
@@ -143,18 +163,21 @@ def _directions(constraints):
     """
     n_groups, size, n_columns = constraints.shape
     every = np.arange(n_groups)
-    candidates = np.broadcast_to(np.eye(size), (n_groups, size, size)).copy()
+    candidates = np.tile(np.eye(size), (n_groups, 1, 1))
     left = [np.empty((n_groups, size, 0))]
     for column in range(n_columns):
         if candidates.shape[2] == 0:
             break
-        action = np.einsum("gi,gij->gj", constraints[:, :, column], candidates)
+        constraint = constraints[:, :, column]
+        length = np.linalg.norm(constraint, axis=1)
+        action = np.einsum("gi,gij->gj", constraint, candidates)
         pivot = np.abs(action).argmax(axis=1)
         largest = action[every, pivot]
-        is_kept = np.abs(largest) <= DEPENDENT * np.linalg.norm(constraints[:, :, column], axis=1)
+        is_kept = np.abs(largest) <= DEPENDENT * length
         if is_kept.all():
             continue
-        shares = action / np.where(is_kept, np.inf, largest)[:, None]
+        divisor = np.where(is_kept, np.inf, largest)
+        shares = action / divisor[:, None]
         leaving = candidates[every, :, pivot]
         candidates -= leaving[:, :, None] * shares[:, None, :]
         candidates[every, :, pivot] = candidates[:, :, -1]
@@ -176,27 +199,43 @@ def _walk(state, directions, rng):
         direction = directions[:, :, 0]
         directions = directions[:, :, 1:]
         size = np.abs(direction)
-        moves = size > NEGLIGIBLE * np.maximum(size.max(axis=1, keepdims=True), NEGLIGIBLE)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            to_one = np.where(moves, (1 - state) / size, np.inf)
-            to_zero = np.where(moves, state / size, np.inf)
-        ahead = np.where(direction > 0, to_one, to_zero)
-        behind = np.where(direction > 0, to_zero, to_one)
+        largest = size.max(axis=1, keepdims=True)
+        moves = size > NEGLIGIBLE * np.maximum(largest, NEGLIGIBLE)
+        ahead, behind = _rooms(state, direction, size, moves)
         first_ahead = ahead.argmin(axis=1)
         first_behind = behind.argmin(axis=1)
         room_ahead = ahead[every, first_ahead]
         room_behind = behind[every, first_behind]
         can_move = np.isfinite(room_ahead)
-        goes_ahead = rng.random(len(state)) * (room_ahead + room_behind) < room_behind
-        step = np.where(can_move, np.where(goes_ahead, room_ahead, -room_behind), 0.0)
+        length = room_ahead + room_behind
+        place = rng.random(len(state)) * length
+        goes_ahead = place < room_behind
+        step = np.where(goes_ahead, room_ahead, -room_behind)
+        step = np.where(can_move, step, 0.0)
         decided = np.where(goes_ahead, first_ahead, first_behind)
-        state += step[:, None] * np.where(moves, direction, 0.0)
-        state[every, decided] = np.where(
-            can_move, np.round(state[every, decided]), state[every, decided]
-        )
-        state = np.where(state < DECIDED, 0.0, np.where(state > 1 - DECIDED, 1.0, state))
-        pivot = np.where(can_move, direction[every, decided], np.inf)
-        shares = directions[every, decided] / pivot[:, None]
-        directions = directions - direction[:, :, None] * shares[:, None, :]
-        directions[every, decided] = np.where(can_move[:, None], 0.0, directions[every, decided])
+        along = np.where(moves, direction, 0.0)
+        state += step[:, None] * along
+        entry = every, decided
+        arrived = state[entry]
+        state[entry] = np.where(can_move, np.round(arrived), arrived)
+        state = np.where(state > 1 - DECIDED, 1.0, state)
+        state = np.where(state < DECIDED, 0.0, state)
+        pivot = np.where(can_move, direction[entry], np.inf)
+        shares = directions[entry] / pivot[:, None]
+        taken_out = direction[:, :, None] * shares[:, None, :]
+        directions = directions - taken_out
+        directions[entry] = np.where(can_move[:, None], 0.0, directions[entry])
     return state
+
+
+def _rooms(state, direction, size, moves):
+    """How far each entry can go along a direction, and against it, until it is 0 or 1."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        to_one = (1 - state) / size
+        to_zero = state / size
+    rises = direction > 0
+    ahead = np.where(rises, to_one, to_zero)
+    behind = np.where(rises, to_zero, to_one)
+    ahead[~moves] = np.inf
+    behind[~moves] = np.inf
+    return ahead, behind

@@ -15,9 +15,11 @@ class _EqualWeights(SizedSelector):
 
     def _select(self, X, y, sample_weight, rng):
         present = np.flatnonzero(sample_weight)
-        X = X[present].astype(np.float64)
-        order = self._order(X, None if y is None else y[present], sample_weight[present], rng)
-        return present[order], np.full(self.size, sample_weight.sum() / self.size)
+        rows = X[present].astype(np.float64)
+        labels = None if y is None else y[present]
+        order = self._order(rows, labels, sample_weight[present], rng)
+        mean_weight = sample_weight.sum() / self.size
+        return present[order], np.full(self.size, mean_weight)
 
 
 class Herding(_EqualWeights):
@@ -54,7 +56,8 @@ class Herding(_EqualWeights):
     normalise: bool = True
 
     def _order(self, X, y, sample_weight, rng):
-        return herd(unit_rows(X) if self.normalise else X, sample_weight, self.size)
+        rows = unit_rows(X) if self.normalise else X
+        return herd(rows, sample_weight, self.size)
 
 
 def unit_rows(X):
@@ -63,22 +66,26 @@ def unit_rows(X):
     # before squaring: squares of tiny numbers would underflow
     X = X / np.where(largest > 0, largest, 1.0)
     length = np.sqrt(np.einsum("ij,ij->i", X, X))
-    return X / np.where(length > 0, length, 1.0)[:, None]
+    divisor = np.where(length > 0, length, 1.0)
+    return X / divisor[:, None]
 
 
 def herd(X, sample_weight, size):
     """`size` rows of X, each the one that brings the mean of those chosen nearest to the mean of
     all."""
+    share = sample_weight / sample_weight.sum()
     # the target is now zero
-    X = X - (sample_weight / sample_weight.sum()) @ X
+    X = X - share @ X
     sq_length = np.einsum("ij,ij->i", X, X)
     chosen = []
     total = np.zeros(X.shape[1])
     with Bar(range(size), desc="herding", unit="row") as steps:
         for _ in steps:
+            products = X @ total
             # |total + x|^2 without |total|^2
-            scores = sq_length + 2.0 * (X @ total)
+            scores = sq_length + 2.0 * products
             scores[chosen] = np.inf
-            chosen.append(int(np.argmin(scores)))
-            total += X[chosen[-1]]
+            best = int(np.argmin(scores))
+            chosen.append(best)
+            total += X[best]
     return np.array(chosen)

@@ -57,7 +57,8 @@ class StratifiedCoreset(SizedSelector):
 
     @property
     def _accepts(self):
-        return Accepts("classes" if self.by is None else "unread", sparse=True, values=False)
+        y = "classes" if self.by is None else "unread"
+        return Accepts(y, sparse=True, values=False)
 
     def _select(self, X, y, sample_weight, rng):
         strata = y if self.by is None else column_of(X, self.by)
@@ -76,15 +77,19 @@ class StratifiedCoreset(SizedSelector):
         # The rows of each stratum in random order, of which the first are drawn.
         by_stratum = present[np.argsort(strata, kind="stable")]
         stratum = np.repeat(np.arange(len(n_drawn)), n_drawn)
-        place = np.arange(self.size) - (np.cumsum(n_drawn) - n_drawn)[stratum]
-        drawn = by_stratum[(np.cumsum(n_rows) - n_rows)[stratum] + place]
+        first_drawn = np.cumsum(n_drawn) - n_drawn
+        first_row = np.cumsum(n_rows) - n_rows
+        place = np.arange(self.size) - first_drawn[stratum]
+        row = first_row[stratum] + place
+        drawn = by_stratum[row]
         # An order in which the first k rows hold each stratum in about its share.
-        order = np.argsort(
-            (place + rng.random(len(n_drawn))[stratum]) / n_drawn[stratum], kind="stable"
-        )
-        return drawn[order], (sample_weight[drawn] * (n_rows / np.maximum(n_drawn, 1))[stratum])[
-            order
-        ]
+        shift = rng.random(len(n_drawn))
+        share = (place + shift[stratum]) / n_drawn[stratum]
+        order = np.argsort(share, kind="stable")
+        n_rows_each = n_rows / np.maximum(n_drawn, 1)
+        own_weight = sample_weight[drawn]
+        weights = own_weight * n_rows_each[stratum]
+        return drawn[order], weights[order]
 
     def _check_targets(self, y, dtype):
         if self.by is None:
@@ -98,10 +103,8 @@ class StratifiedCoreset(SizedSelector):
         )
 
     def _counted(self, strata):
-        return (
-            f"{len(np.unique(strata))} "
-            f"{'classes in y' if self.by is None else f'values in column {self.by!r}'}"
-        )
+        what = "classes in y" if self.by is None else f"values in column {self.by!r}"
+        return f"{len(np.unique(strata))} {what}"
 
     def _in_a_stream(self):
         return _OfAStream(**self.get_params())
@@ -125,7 +128,8 @@ class _OfAStream(StratifiedCoreset):
         )
         mass = np.bincount(strata, weights)
         rank = np.empty(len(mass), dtype=np.intp)
-        rank[np.argsort(-mass, kind="stable")] = np.arange(len(mass))
+        largest_first = np.argsort(-mass, kind="stable")
+        rank[largest_first] = np.arange(len(mass))
         return np.minimum(rank, self.size - 1)[strata]
 
 
@@ -152,10 +156,15 @@ def allocate(mass, n_rows, size):
     low = 0.0
     high = min(float((n_rows / mass).max()), 1e300)
     while low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if shares(middle).sum() < size else (low, middle)
-    counts = np.floor(shares(high)).astype(int)
-    rest = np.argsort(counts - shares(high), kind="stable")
-    counts[rest[: size - counts.sum()]] += 1
+        if shares(middle).sum() < size:
+            low = middle
+        else:
+            high = middle
+    wanted = shares(high)
+    counts = np.floor(wanted).astype(int)
+    rest = np.argsort(counts - wanted, kind="stable")
+    n_left = size - counts.sum()
+    counts[rest[:n_left]] += 1
     return counts
 
 
@@ -174,10 +183,9 @@ def codes(values):
     values = as_array(values)
     if values.dtype.kind == "O":
         found = {}
-        return np.array(
-            [found.setdefault(None if is_missing(v) else v, len(found)) for v in values.tolist()],
-            dtype=np.intp,
-        )
+        known = (None if is_missing(value) else value for value in values.tolist())
+        numbers = [found.setdefault(value, len(found)) for value in known]
+        return np.array(numbers, dtype=np.intp)
     _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]
 
@@ -210,4 +218,7 @@ def column_of(X, by):
         return X.iloc[:, by]
     if hasattr(X, "column_names"):
         return X.column(int(by))
-    return canonical(X)[:, [by]].toarray().ravel() if sparse.issparse(X) else X[:, by]
+    if sparse.issparse(X):
+        column = canonical(X)[:, [by]]
+        return column.toarray().ravel()
+    return X[:, by]

@@ -14,7 +14,8 @@ class _DrawOfAll(Plan):
 
     def select(self, selector, blocks, rng):
         n_present, _, totals = zip(*blocks.map(census))
-        drawn = uniform_rows(blocks, selector.size, rng, np.array(n_present))
+        n_present = np.array(n_present)
+        drawn = uniform_rows(blocks, selector.size, rng, n_present)
         check_size(selector.size, len(drawn), blocks.n)
         found = class_totals(drawn.y, drawn.weight)
         selector._tell_lost(united(totals), found)
@@ -52,4 +53,5 @@ class UniformCoreset(SizedSelector):
     def _select(self, X, y, sample_weight, rng):
         present = np.flatnonzero(sample_weight)
         indices = rng.choice(present, self.size, replace=False)
-        return indices, sample_weight[indices] * (len(present) / self.size)
+        n_rows_each = len(present) / self.size
+        return indices, sample_weight[indices] * n_rows_each

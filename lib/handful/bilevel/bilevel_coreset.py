@@ -1,5 +1,6 @@
 """BilevelCoreset: the points on which training does best on all the data."""
 
+import math
 import warnings
 from dataclasses import KW_ONLY
 from typing import Any, Literal, Self
@@ -297,11 +298,9 @@ class BilevelCoreset(Selector):
             )
         if weighting == "auto":
             weighting = "equal" if problem.forward_only else "optimised"
-        rule = (
-            ("linear" if problem.forward_only else "quadratic")
-            if self.rule == "auto"
-            else self.rule
-        )
+        rule = self.rule
+        if rule == "auto":
+            rule = "linear" if problem.forward_only else "quadratic"
         if problem.forward_only and not (forward and rule == "linear" and weighting == "equal"):
             raise ValueError(
                 "BilevelCoreset must have strategy='forward' (or a Forward), rule='linear' (or "
@@ -309,14 +308,20 @@ class BilevelCoreset(Selector):
                 f"weighting='equal' (or 'auto') for {type(problem).__name__}, got "
                 f"{(self.strategy, self.rule, self.weighting)}."
             )
-        if forward and strategy.batch_size is None and problem.n_rounds:
-            strategy = clone(strategy).set_params(batch_size=-(-self.size // problem.n_rounds))
         ihvp = named_option("ihvp", self.ihvp, **IHVP)
-        return problem, strategy, rule, weighting, ihvp
+        return problem, self._in_rounds(strategy, problem), rule, weighting, ihvp
+
+    def _in_rounds(self, strategy, problem):
+        # Where a problem asks for few rounds, forward selection adds as many points in each.
+        is_forward = isinstance(strategy, Forward)
+        if not is_forward or strategy.batch_size is not None or not problem.n_rounds:
+            return strategy
+        batch_size = math.ceil(self.size / problem.n_rounds)
+        return clone(strategy).set_params(batch_size=batch_size)
 
 
 def _weighted(model, weights, total):
     m = len(model)
-    return np.array(model.indices, dtype=np.intp), total * (
-        np.full(m, 1.0 / m) if weights is None else weights
-    )
+    indices = np.array(model.indices, dtype=np.intp)
+    share = np.full(m, 1.0 / m) if weights is None else weights
+    return indices, total * share

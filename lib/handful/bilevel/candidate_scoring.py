@@ -1,6 +1,8 @@
 """What a trial of rows needs: a choice in a proxy, weights and exchanges by class, and the loss on
 held-out rows."""
 
+import math
+
 import numpy as np
 from sklearn.metrics import mean_squared_error, zero_one_loss
 
@@ -51,13 +53,18 @@ def exchanged(indices, labels, sample_weight, rows, rng):
     free[indices] = False
     indices = indices.copy()
     others = np.flatnonzero(free)
-    places = rng.choice(len(indices), -(-len(indices) // 10), replace=False)
-    classes = np.zeros(len(sample_weight), dtype=np.intp) if labels is None else labels
-    for label in np.unique(classes[indices[places]]):
+    n_exchanged = math.ceil(len(indices) / 10)
+    places = rng.choice(len(indices), n_exchanged, replace=False)
+    classes = labels
+    if labels is None:
+        classes = np.zeros(len(sample_weight), dtype=np.intp)
+    leaving = classes[indices[places]]
+    for label in np.unique(leaving):
         pool = others[classes[others] == label]
-        mine = places[classes[indices[places]] == label][: len(pool)]
+        mine = places[leaving == label][: len(pool)]
         if len(mine):
-            share = sample_weight[pool] / sample_weight[pool].sum()
+            weights = sample_weight[pool]
+            share = weights / weights.sum()
             indices[mine] = rng.choice(pool, len(mine), replace=False, p=share)
     return indices
 
@@ -74,11 +81,11 @@ def held_out_loss(model, X, y, sample_weight=None):
     if not hasattr(model, "predict_proba"):
         return float(zero_one_loss(y, model.predict(X), sample_weight=sample_weight))
     shares = np.maximum(model.predict_proba(X), LEAST_PROBABILITY)
-    at = np.searchsorted(model.classes_, y)
-    known = model.classes_[np.minimum(at, len(model.classes_) - 1)] == y
-    own = np.where(
-        known,
-        shares[np.arange(len(y)), np.where(known, at, 0)] / shares.sum(axis=1),
-        LEAST_PROBABILITY,
-    )
+    shares /= shares.sum(axis=1, keepdims=True)
+    classes = model.classes_
+    place = np.searchsorted(classes, y)
+    place = np.minimum(place, len(classes) - 1)
+    is_known = classes[place] == y
+    own = shares[np.arange(len(y)), place]
+    own = np.where(is_known, own, LEAST_PROBABILITY)
     return float(np.average(-np.log(own), weights=sample_weight))

@@ -26,12 +26,15 @@ def as_numbers(X, *, missing):
     if sparse.issparse(X) or np.ndim(X) != 2 or not len(X):
         return X
     table = np.asarray(X)
-    if table.dtype.kind in "biu" or (
-        table.dtype.kind == "f" and not (missing and np.isnan(table).any())
-    ):
+    if table.dtype.kind in "biu":
+        return X
+    has_gaps = table.dtype.kind == "f" and missing and np.isnan(table).any()
+    if table.dtype.kind == "f" and not has_gaps:
         return X
     columns = [_numbers(column, missing) for column in table.astype(object).T]
-    return X if any(one is None for one in columns) else np.column_stack(columns)
+    if any(one is None for one in columns):
+        return X
+    return np.column_stack(columns)
 
 
 def _numbers(column, missing):
@@ -42,10 +45,13 @@ def _numbers(column, missing):
     except (TypeError, ValueError):
         words = np.array([str(value) for value in column])
         known, counts = np.unique(words, return_counts=True)
-        return words[:, None] == known[np.argsort(-counts, kind="stable")[:MOST_WORDS]]
+        by_count = np.argsort(-counts, kind="stable")
+        frequent = known[by_count[:MOST_WORDS]]
+        return words[:, None] == frequent
     if not gaps.any():
         return numbers[:, None]
     if not missing:
         return None
     middle = 0.0 if gaps.all() else np.median(numbers[~gaps])
-    return np.column_stack([np.where(gaps, middle, numbers), gaps])
+    filled = np.where(gaps, middle, numbers)
+    return np.column_stack([filled, gaps])

@@ -19,6 +19,7 @@ from handful.distances import (
 )
 from handful.options import Options
 from handful.scales import warn_of_scales
+from handful.tables import dense
 from handful.types import Table
 
 # distances held at a time
@@ -76,7 +77,8 @@ class CentersEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         X = validate_data(
             self, X, reset=reset, dtype=[np.float64, np.float32], order="C", accept_sparse="csr"
         )
-        check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
+        values = X.data if sparse.issparse(X) else X
+        check_magnitude(values, "X", X.dtype)
         return X
 
     @property
@@ -109,15 +111,17 @@ class MixtureEstimator(CentersEstimator):
         """
         check_is_fitted(self)
         X = self._validate(X)
-        return self._searched(X) if greedy else nearest_centers(X, self.cluster_centers_)[0]
+        if greedy:
+            return self._searched(X)
+        labels, _ = nearest_centers(X, self.cluster_centers_)
+        return labels
 
     @by_blocks
     def score_samples(self, X: Table) -> np.ndarray:
         """Log-density of each row under the mixture, in nats, float64 array of shape (n,)."""
         check_is_fitted(self)
-        return np.concatenate(
-            [logsumexp(joints, axis=1) for joints in self._log_joints(self._validate(X))]
-        )
+        blocks = self._log_joints(self._validate(X))
+        return np.concatenate([logsumexp(joints, axis=1) for joints in blocks])
 
     def score(self, X: Table, y: Table = None) -> float:
         """Mean log-density of the rows."""
@@ -128,9 +132,8 @@ class MixtureEstimator(CentersEstimator):
         """Posterior probabilities of the clusters for each row, float64 array of shape (n, C); all
         C are computed."""
         check_is_fitted(self)
-        return np.concatenate(
-            [softmax(joints, axis=1) for joints in self._log_joints(self._validate(X))]
-        )
+        blocks = self._log_joints(self._validate(X))
+        return np.concatenate([softmax(joints, axis=1) for joints in blocks])
 
     def bic(self, X: Table) -> float:
         """Bayesian information criterion on `X` (Schwarz 1978), in nats; lower is better.
@@ -139,7 +142,8 @@ class MixtureEstimator(CentersEstimator):
         """
         log_densities = self.score_samples(X)
         free = self.cluster_centers_.size + 1
-        return float(free * np.log(len(log_densities)) - 2 * log_densities.sum())
+        penalty = free * np.log(len(log_densities))
+        return float(penalty - 2 * log_densities.sum())
 
     def _searched(self, X):
         # E-steps from the neighbourhood of the centre that an inverted file finds.
@@ -149,12 +153,12 @@ class MixtureEstimator(CentersEstimator):
         labels = np.empty(X.shape[0], np.intp)
         with Threads() as threads:
             for part in blocks_of(X, 1, WALKED):
-                rows = self._to_frame(X[part].toarray() if sparse.issparse(X) else X[part])
-                first = mixture.neighbours[probable_centers(rows, centers, file)[0]]
+                rows = self._to_frame(dense(X[part]))
+                nearest, _ = probable_centers(rows, centers, file)
+                first = mixture.neighbours[nearest]
+                ones = np.ones(len(rows))
                 options = dict(n_random=0, key=0, threads=threads, floor=0.0)
-                search = VariationalEM(
-                    padded(rows), np.ones(len(rows)), X.shape[1], first, **options
-                )
+                search = VariationalEM(padded(rows), ones, X.shape[1], first, **options)
                 for _ in range(STEPS):
                     search.e_step(mixture, Trace())
                 labels[part] = search.K[:, 0]
@@ -166,6 +170,7 @@ class MixtureEstimator(CentersEstimator):
     def _log_joints(self, X):
         # Blocks of log p(c, x), shape (at most n, C).
         n_clusters, d = self.cluster_centers_.shape
-        constant = -np.log(n_clusters) - 0.5 * d * np.log(2 * np.pi * self.variance_)
+        log_variance = np.log(2 * np.pi * self.variance_)
+        constant = -np.log(n_clusters) - 0.5 * d * log_variance
         for part in blocks_of(X, n_clusters, SCORE_ENTRIES):
             yield constant - sq_distances(X[part], self.cluster_centers_) / (2 * self.variance_)

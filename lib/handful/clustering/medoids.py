@@ -57,25 +57,32 @@ class Medoids(SizedSelector):
         u = sample_weight[present]
         X, _ = centred(X[present], u)
         # squares that float32 holds, and the same digits
-        X = X / 2.0 ** np.frexp(np.abs(X).max())[1]
+        _, exponent = np.frexp(np.abs(X).max())
+        X = X / 2.0**exponent
         if self.size <= FEW:
-            centers = X[plain_seeds(X, u, self.size, int(rng.integers(MAX_SEED)))].astype(
-                np.float32
-            )
+            seed = int(rng.integers(MAX_SEED))
+            seeds = plain_seeds(X, u, self.size, seed)
             # centred: digits enough to tell which row is nearest
             X = X.astype(np.float32)
-            for _ in range(ROUNDS):
-                means, mass = cell_means(X, nearest_center(X, centers), u, self.size)
-                centers = np.where(mass[:, None] > 0, means, centers).astype(np.float32)
+            centers = _lloyd(X, u, X[seeds])
         else:
-            mixture = VCGMM(self.size, compute_labels=False, random_state=rng).fit(
-                X, sample_weight=u
-            )
-            centers = mixture.cluster_centers_
-        rows = _nearest_rows(X, nearest_center(X, centers), centers)
+            mixture = VCGMM(self.size, compute_labels=False, random_state=rng)
+            centers = mixture.fit(X, sample_weight=u).cluster_centers_
+        label = nearest_center(X, centers)
+        rows = _nearest_rows(X, label, centers)
         rows.sort()
-        weights = np.bincount(nearest_center(X, X[rows]), weights=u, minlength=self.size)
+        cell = nearest_center(X, X[rows])
+        weights = np.bincount(cell, weights=u, minlength=self.size)
         return present[rows], weights
+
+
+def _lloyd(X, weights, centers):
+    for _ in range(ROUNDS):
+        label = nearest_center(X, centers)
+        means, mass = cell_means(X, label, weights, len(centers))
+        has_rows = mass[:, None] > 0
+        centers = np.where(has_rows, means, centers).astype(np.float32)
+    return centers
 
 
 def _nearest_rows(X, label, centers):
@@ -83,8 +90,11 @@ def _nearest_rows(X, label, centers):
     their own."""
     sq_dist = row_norms(X - centers[label], squared=True)
     order = np.lexsort((sq_dist, label))
-    rows = order[np.unique(label[order], return_index=True)[1]]
-    if len(rows) < len(centers):
-        sq_dist[rows] = -1.0
-        rows = np.append(rows, np.argsort(-sq_dist, kind="stable")[: len(centers) - len(rows)])
-    return rows
+    _, first = np.unique(label[order], return_index=True)
+    rows = order[first]
+    n_empty = len(centers) - len(rows)
+    if n_empty == 0:
+        return rows
+    sq_dist[rows] = -1.0
+    farthest_first = np.argsort(-sq_dist, kind="stable")
+    return np.append(rows, farthest_first[:n_empty])

@@ -5,7 +5,6 @@ from dataclasses import KW_ONLY
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from scipy import sparse
 from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,6 +19,7 @@ from handful.clustering.estimators import CentersEstimator, centers_of
 from handful.distances import cell_means, centred, draw_along, nearest_center, nearest_centers
 from handful.options import Count, all_or_nothing, check_options
 from handful.running import Bar
+from handful.tables import dense
 from handful.types import Seed
 
 
@@ -50,7 +50,8 @@ def kmeans_step(X, weights, centers, counts):
     steps, mass = cell_means(offsets, labels, weights, len(centers))
     counts += mass
     moved = mass > 0
-    centers[moved] += (mass / np.where(moved, counts, 1))[moved, None] * steps[moved]
+    share = mass[moved] / counts[moved]
+    centers[moved] += share[:, None] * steps[moved]
     return 2.0 * np.sqrt(row_norms(offsets, squared=True))
 
 
@@ -144,17 +145,17 @@ class MiniBatchKMeans(CentersEstimator):
         # of an earlier fit, should this one be interrupted
         for attribute in ("labels_", "inertia_"):
             vars(self).pop(attribute, None)
-        with Bar(
-            range(self.n_steps), desc="MiniBatchKMeans", unit="batch", verbose=self.verbose
-        ) as steps:
+        batches = range(self.n_steps)
+        with Bar(batches, desc="MiniBatchKMeans", unit="batch", verbose=self.verbose) as steps:
             for _ in steps:
                 if sampler is None:
-                    self._step(X, draw_along(cumulated, rng.random(len(ones))), ones)
+                    rows = draw_along(cumulated, rng.random(len(ones)))
+                    self._step(X, rows, ones)
                 else:
                     rows, weights = sampler.sample()
-                    sampler.update(
-                        self._step(X, rows, weights * sample_weight[rows]) * sample_weight[rows]
-                    )
+                    own = sample_weight[rows]
+                    losses = self._step(X, rows, weights * own)
+                    sampler.update(losses * own)
         return self._finish(X, sample_weight)
 
     @all_or_nothing
@@ -175,13 +176,15 @@ class MiniBatchKMeans(CentersEstimator):
     def predict(self, X):
         """The nearest centre of each row, int array of shape (n,)."""
         check_is_fitted(self)
-        return nearest_centers(self._validate(X), self.cluster_centers_)[0]
+        labels, _ = nearest_centers(self._validate(X), self.cluster_centers_)
+        return labels
 
     def score(self, X, y=None, sample_weight=None):
         """Minus the (weighted) sum of squared distances to the nearest centres."""
         check_is_fitted(self)
-        sq_dist = nearest_centers(self._validate(X), self.cluster_centers_)[1]
-        return -float(check_sample_weight(sample_weight, len(sq_dist)) @ sq_dist)
+        _, sq_dist = nearest_centers(self._validate(X), self.cluster_centers_)
+        weights = check_sample_weight(sample_weight, len(sq_dist))
+        return -float(weights @ sq_dist)
 
     def _check(self, X, sample_weight, *, reset):
         X = self._validate(X, reset=reset)
@@ -189,9 +192,8 @@ class MiniBatchKMeans(CentersEstimator):
             check_options(self)
         sample_weight = check_sample_weight(sample_weight, X.shape[0])
         if reset:
-            check_size(
-                self.n_clusters, np.count_nonzero(sample_weight), X.shape[0], name="n_clusters"
-            )
+            n_present = np.count_nonzero(sample_weight)
+            check_size(self.n_clusters, n_present, X.shape[0], name="n_clusters")
         return X, sample_weight
 
     def _start(self, X, sample_weight, rng):
@@ -201,14 +203,15 @@ class MiniBatchKMeans(CentersEstimator):
 
             rows = np.flatnonzero(sample_weight)
             size = max(3 * self.n_clusters, 10 * self.batch_size)
-            rows = rng.choice(rows, size, replace=False) if size < len(rows) else rows
+            if size < len(rows):
+                rows = rng.choice(rows, size, replace=False)
             seed = int(rng.integers(MAX_SEED))
             weights = sample_weight[rows]
             near, _ = centred(X[rows], weights)
             _, chosen = kmeans_plusplus(
                 near, self.n_clusters, sample_weight=weights, random_state=seed
             )
-            centers = X[rows[chosen]].toarray() if sparse.issparse(X) else X[rows[chosen]]
+            centers = dense(X[rows[chosen]])
         else:
             centers = self._given_centers(X.dtype)
         self.cluster_centers_ = np.array(centers, dtype=X.dtype, order="C")
@@ -216,7 +219,7 @@ class MiniBatchKMeans(CentersEstimator):
         self.n_steps_ = 0
 
     def _step(self, X, rows, weights):
-        batch = X[rows].toarray() if sparse.issparse(X) else X[rows]
+        batch = dense(X[rows])
         self.n_steps_ += 1
         return kmeans_step(batch, weights, self.cluster_centers_, self.counts_)
 

@@ -27,7 +27,8 @@ def removal_losses(weights, slope, K, best, share, hard, n_clusters):
     other cluster makes the loss infinite.
     """
     if K.shape[1] == 1:
-        return np.where(np.bincount(K[:, 0], minlength=n_clusters) > 0, np.inf, 0.0)
+        n_points = np.bincount(K[:, 0], minlength=n_clusters)
+        return np.where(n_points > 0, np.inf, 0.0)
     loss = np.zeros(n_clusters)
     for start in range(0, len(K), ROWS):
         part = slice(start, start + ROWS)
@@ -36,31 +37,40 @@ def removal_losses(weights, slope, K, best, share, hard, n_clusters):
         p = share[part]
         # the largest first
         exponents = -np.float64(slope) * best[part]
-        others = exponents[:, 1:]
-        if not hard:
-            others = np.exp(others - others[:, :1]).sum(axis=1, keepdims=True)
-            others = exponents[:, 1:2] + np.log(others)
-        lead = exponents[:, 0] - others[:, 0]
-        loss += np.bincount(k[:, 0], u * (lead if hard else np.logaddexp(0.0, lead)), n_clusters)
+        largest = exponents[:, 0]
+        if hard:
+            lost = largest - exponents[:, 1]
+        else:
+            lost = np.logaddexp(0.0, largest - _log_sum(exponents[:, 1:]))
+        loss += np.bincount(k[:, 0], u * lost, n_clusters)
         # without a share below a half the log-sum loses -log(1 - share)
         if not hard:
             row, rank = np.nonzero(p[:, 1:] >= NEGLIGIBLE_SHARE)
-            loss += np.bincount(k[row, rank + 1], -u[row] * np.log1p(-p[row, rank + 1]), n_clusters)
+            at = row, rank + 1
+            lost = np.log1p(-p[at])
+            loss += np.bincount(k[at], -u[row] * lost, n_clusters)
     return loss
+
+
+def _log_sum(exponents):
+    # of the exponentials of each row, whose largest comes first
+    largest = exponents[:, 0]
+    terms = np.exp(exponents - largest[:, None])
+    return largest + np.log(terms.sum(axis=1))
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def _two_distances(y, halves, a):
     # Squared distances from `y` to rows a and a + 1 of `halves`.
     zero = y.dtype.type(0)
-    s = zero
-    t = zero
+    to_first = zero
+    to_second = zero
     for j in range(y.size):
         d = y[j] - halves[a, j]
         e = y[j] - halves[a + 1, j]
-        s += d * d
-        t += e * e
-    return s, t
+        to_first += d * d
+        to_second += e * e
+    return to_first, to_second
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -84,26 +94,28 @@ def two_means(
     width = Y.shape[1]
     for c in range(start, stop):
         a = 2 * c
+        own = mass[a : a + 2]
         for step in range(n_steps + 1):
             for e in range(edges[c], edges[c + 1]):
-                sq_dist[e, 0], sq_dist[e, 1] = _two_distances(Y[entries[e] // n_kept], halves, a)
+                i = entries[e] // n_kept
+                to_first, to_second = _two_distances(Y[i], halves, a)
+                sq_dist[e, 0] = to_first
+                sq_dist[e, 1] = to_second
             if step == n_steps:
                 break
-            for h in range(2):
-                mass[a + h] = 0.0
-                for j in range(width):
-                    total[h, j] = 0.0
+            own[:] = 0.0
+            total[:] = 0.0
             for e in range(edges[c], edges[c + 1]):
                 i = entries[e] // n_kept
                 h = 1 if sq_dist[e, 0] > sq_dist[e, 1] else 0
                 w = weights[i] * share[i, entries[e] % n_kept]
-                mass[a + h] += w
+                own[h] += w
                 for j in range(width):
                     total[h, j] += w * Y[i, j]
-            if mass[a] > 0.0 and mass[a + 1] > 0.0:
+            if own.min() > 0.0:
                 for h in range(2):
                     for j in range(width):
-                        halves[a + h, j] = total[h, j] / mass[a + h]
+                        halves[a + h, j] = total[h, j] / own[h]
 
 
 def split_gains(Y, weights, slope, share, best, entries, edges, uniforms, hard, threads):
@@ -124,6 +136,7 @@ def split_gains(Y, weights, slope, share, best, entries, edges, uniforms, hard, 
     halves : array, shape (C, 2, p): the centres of the halves of each cluster, the heavier first
     """
     n_clusters = len(uniforms)
+    width = Y.shape[1]
     row = entries // share.shape[1]
     slope = np.float64(slope)
     u = weights[row]
@@ -135,29 +148,34 @@ def split_gains(Y, weights, slope, share, best, entries, edges, uniforms, hard, 
         mass = np.ones(2 * n_clusters)
         sq_dist = np.empty((len(row), 2), Y.dtype)
         arrays = Y, weights, share, entries, edges, halves, mass, sq_dist
-        threads.run(
-            two_means, n_clusters, n_steps, *arrays, buffers=[((2, Y.shape[1]), np.float64)]
-        )
+        total = (2, width), np.float64
+        threads.run(two_means, n_clusters, n_steps, *arrays, buffers=[total])
         return sq_dist, mass
 
     first, apart = _draw_far(u * old, edges, uniforms[:, 0])
     halves = np.repeat(Y[row[first]], 2, axis=0)
-    second, differ = _draw_far(u * halved(halves, 0)[0][:, 0], edges, uniforms[:, 1])
+    to_first, _ = halved(halves, 0)
+    gained = u * to_first[:, 0]
+    second, differ = _draw_far(gained, edges, uniforms[:, 1])
     halves[1::2] = Y[row[second]]
     sq_dist, mass = halved(halves, LLOYD_STEPS)
-    able = apart & differ & (mass[::2] > 0) & (mass[1::2] > 0)
+    first_mass = mass[::2]
+    second_mass = mass[1::2]
+    able = apart & differ & (first_mass > 0) & (second_mass > 0)
     near = slope * np.minimum(*sq_dist.T)
     far = slope * np.maximum(*sq_dist.T)
     z = slope * old - near
     if not hard:
         # log(1 - share + share * (exp(old - near) + exp(old - far))), the larger term taken out
         top = np.maximum(z, 0.0)
-        inner = (1.0 - p) * np.exp(-top) + p * np.exp(z - top) * (1.0 + np.exp(near - far))
+        both = 1.0 + np.exp(near - far)
+        inner = (1.0 - p) * np.exp(-top) + p * np.exp(z - top) * both
         z = top + np.log(np.maximum(inner, 1e-300))
     halves = halves.reshape(n_clusters, 2, -1)
-    lighter = mass[::2] < mass[1::2]
+    lighter = first_mass < second_mass
     halves[lighter] = halves[lighter, ::-1]
-    return np.bincount(of, u * z, n_clusters) * able, halves
+    gain = np.bincount(of, u * z, n_clusters)
+    return gain * able, halves
 
 
 def _draw_far(mass, edges, u):
@@ -165,11 +183,12 @@ def _draw_far(mass, edges, u):
     sums = np.append(0.0, np.cumsum(mass))
     start = sums[edges[:-1]]
     stop = sums[edges[1:]]
+    inner = sums[1:-1]
     # of positive mass
-    last = np.searchsorted(sums[1:-1], stop)
-    return np.minimum(
-        np.searchsorted(sums[1:-1], start + u * (stop - start), side="right"), last
-    ), stop > start
+    last = np.searchsorted(inner, stop)
+    place = start + u * (stop - start)
+    drawn = np.searchsorted(inner, place, side="right")
+    return np.minimum(drawn, last), stop > start
 
 
 def choose_moves(loss, gain, cheapest, richest, K, firsts, edges):
@@ -190,17 +209,21 @@ def choose_moves(loss, gain, cheapest, richest, K, firsts, edges):
     int array, shape (n_pairs, 2), each with a gain above its loss, the surest first
     """
     pairs = []
-    busy = np.zeros(len(loss), bool)
-    heir_of = np.full(len(loss), -1)
+    n_clusters = len(loss)
+    n_kept = K.shape[1]
+    heir_rank = min(1, n_kept - 1)
+    busy = np.zeros(n_clusters, bool)
+    heir_of = np.full(n_clusters, -1)
     first = 0
     for c in cheapest:
         if busy[c]:
             continue
-        while first < len(loss) and busy[richest[first]]:
+        while first < n_clusters and busy[richest[first]]:
             first += 1
-        if first == len(loss) or not gain[richest[first]] > loss[c]:
+        if first == n_clusters or not gain[richest[first]] > loss[c]:
             break
-        heirs = K[firsts[edges[c] : edges[c + 1]] // K.shape[1], min(1, K.shape[1] - 1)]
+        rows = firsts[edges[c] : edges[c + 1]] // n_kept
+        heirs = K[rows, heir_rank]
         heir_of[heirs] = c
         for s in richest[first:]:
             if not gain[s] > loss[c]:
@@ -216,7 +239,12 @@ def choose_moves(loss, gain, cheapest, richest, K, firsts, edges):
 def tell_points(Y, K, centers, rows, c, s):
     """Put cluster c, cut from s, into the sets K(n) of those `rows` of cluster s that lie nearer to
     it."""
-    near, far = (((Y[rows] - centers[half]) ** 2).sum(axis=1) for half in (c, s))
-    told = rows[(near < far) & (K[rows] != c).all(axis=1)]
+    y = Y[rows]
+    to_c = ((y - centers[c]) ** 2).sum(axis=1)
+    to_s = ((y - centers[s]) ** 2).sum(axis=1)
+    is_new = (K[rows] != c).all(axis=1)
+    told = rows[(to_c < to_s) & is_new]
     last = K.shape[1] - 1
-    K[told, np.where(K[told, last] == s, max(last - 1, 0), last)] = c
+    last_but_one = max(last - 1, 0)
+    place = np.where(K[told, last] == s, last_but_one, last)
+    K[told, place] = c

@@ -38,8 +38,12 @@ def quantization_error(X, centers, sample_weight=None):
             f"X and centers must have the same number of columns, got {X.shape[1]} and "
             f"{centers.shape[1]}."
         )
-    return float(check_sample_weight(sample_weight, len(X)) @ nearest_centers(X, centers)[1])
+    weights = check_sample_weight(sample_weight, len(X))
+    _, sq_dist = nearest_centers(X, centers)
+    return float(weights @ sq_dist)
 
 
 def _error_of_block(block, centers):
-    return quantization_error(block.X, centers, block.weight) if block.weight.any() else 0.0
+    if not block.weight.any():
+        return 0.0
+    return quantization_error(block.X, centers, block.weight)

@@ -20,7 +20,8 @@ def sq_distances(A, B, sq_A, sq_B):
     """Squared distances between the rows of `A` and of `B`, shape (a, b); what rounding cannot tell
     from 0 is 0."""
     out = A @ B.T
-    _finish_distances(out, sq_A, sq_B, 4 * np.finfo(out.dtype).eps)
+    rounding = 4 * np.finfo(out.dtype).eps
+    _finish_distances(out, sq_A, sq_B, rounding)
     return out
 
 
@@ -38,16 +39,18 @@ def _finish_distances(products, sq_A, sq_B, tiny):
 
 def _centred(X, weights):
     # The rows minus their weighted mean, so that the products of matrices do not cancel.
-    mean = (weights / weights.sum()) @ X
+    share = weights / weights.sum()
+    mean = share @ X
     Y = np.ascontiguousarray(X - mean.astype(X.dtype))
     return Y, row_norms(Y, squared=True)
 
 
 def _fill_up(chosen, n_clusters, weights, rng):
     # Every row equals one of the chosen rows, so any further row will do.
+    n_missing = n_clusters - len(chosen)
     rest = np.setdiff1d(np.flatnonzero(weights), chosen)
-    more = rng.permutation(rest)[: n_clusters - len(chosen)]
-    repeats = rng.choice(chosen, n_clusters - len(chosen) - len(more))
+    more = rng.permutation(rest)[:n_missing]
+    repeats = rng.choice(chosen, n_missing - len(more))
     return [*chosen, *more.tolist(), *repeats.tolist()]
 
 
@@ -67,14 +70,19 @@ def _greedy_steps(distances, candidates, chances, weights, closest, labels, chos
         kept.append(k)
         if len(kept) < n_trials:
             continue
-        rows = distances[kept]
-        best = int((np.minimum(rows, closest) @ weights).argmin()) if n_trials > 1 else 0
-        nearer = rows[best] < closest
-        nearer[candidates[kept[best]]] = True
-        closest[nearer] = rows[best][nearer]
+        trials = distances[kept]
+        best = 0
+        if n_trials > 1:
+            costs = np.minimum(trials, closest) @ weights
+            best = int(costs.argmin())
+        seed = int(candidates[kept[best]])
+        sq_dist = trials[best]
+        nearer = sq_dist < closest
+        nearer[seed] = True
+        closest[nearer] = sq_dist[nearer]
         labels[nearer] = len(chosen)
-        closest[candidates[kept[best]]] = 0
-        chosen.append(int(candidates[kept[best]]))
+        closest[seed] = 0
+        chosen.append(seed)
         kept = []
         left = left - 1
         if left == 0:
@@ -108,8 +116,9 @@ def kmeans_plusplus(X, n_clusters, *, sample_weight=None, n_trials=None, rng):
     n_trials = 2 + int(np.log(n_clusters)) if n_trials is None else n_trials
     Y, sq = _centred(X, weights)
     small_weights = (weights / weights.max()).astype(X.dtype)
-    chosen = [int(draw_along(np.cumsum(weights), rng.random()))]
-    closest = sq_distances(Y[chosen], Y, sq[chosen], sq)[0]
+    edges = np.cumsum(weights)
+    chosen = [int(draw_along(edges, rng.random()))]
+    [closest] = sq_distances(Y[chosen], Y, sq[chosen], sq)
     closest[chosen] = 0
     labels = np.zeros(n, np.intp)
     n_distances = n
@@ -117,14 +126,16 @@ def kmeans_plusplus(X, n_clusters, *, sample_weight=None, n_trials=None, rng):
     while len(chosen) < n_clusters:
         cumulated = np.cumsum(weights * closest)
         if not cumulated[-1] > 0:
-            return np.array(_fill_up(chosen, n_clusters, weights, rng)), labels, n_distances
+            chosen = _fill_up(chosen, n_clusters, weights, rng)
+            break
+        left = n_clusters - len(chosen)
         # Early seeds change the distances most. Blocks begin short, or most of their candidates
         # would be rejected.
-        steps = min(1 + len(chosen) // 8, n_clusters - len(chosen))
-        candidates = draw_along(cumulated, rng.random(min(limit, n_trials * steps + n_trials)))
+        n_steps = min(1 + len(chosen) // 8, left)
+        n_candidates = min(limit, n_trials * n_steps + n_trials)
+        candidates = draw_along(cumulated, rng.random(n_candidates))
         distances = sq_distances(Y[candidates], Y, sq[candidates], sq)
         n_distances += distances.size
-        left = n_clusters - len(chosen)
         _greedy_steps(
             distances,
             candidates,
@@ -153,9 +164,10 @@ def _run_chains(to_chosen, among, candidates, proposal, weights, uniforms, state
         key = -1.0
         for k in range(length):
             y = candidates[chain, k]
-            ratio = weights[y] * to_chosen[chain * length + k] / proposal[y]
+            place = chain * length + k
+            ratio = weights[y] * to_chosen[place] / proposal[y]
             if k == 0 or key == 0.0 or ratio > uniforms[chain, k] * key:
-                at = chain * length + k
+                at = place
                 key = ratio
         state[chain] = at
         for j in range((chain + 1) * length, to_chosen.size):
@@ -189,41 +201,46 @@ def afkmc2(X, n_clusters, *, chain_length=2, sample_weight=None, rng, block=None
     weights = np.ones(n) if sample_weight is None else sample_weight
     Y, sq = _centred(X, weights)
     seeds = np.empty(n_clusters, np.intp)
-    seeds[0] = draw_along(np.cumsum(weights), rng.random())
+    edges = np.cumsum(weights)
+    seeds[0] = draw_along(edges, rng.random())
     first = seeds[:1]
-    gained = weights * sq_distances(Y[first], Y, sq[first], sq)[0]
+    [to_first] = sq_distances(Y[first], Y, sq[first], sq)
+    gained = weights * to_first
     total = gained.sum()
-    proposal = 0.5 * weights / weights.sum() + (0.5 * gained / total if total > 0 else 0.0)
+    by_distance = 0.5 * gained / total if total > 0 else 0.0
+    proposal = 0.5 * weights / weights.sum() + by_distance
     shape = (n_clusters - 1, chain_length)
     candidates = draw_along(np.cumsum(proposal), rng.random(shape))
     uniforms = rng.random(shape)
     chains = max(1, 512 // chain_length) if block is None else block
     n_distances = n
     for start in range(0, n_clusters - 1, chains):
-        mine = candidates[start : start + chains]
+        block_of_chains = slice(start, start + chains)
+        mine = candidates[block_of_chains]
+        accepted_below = uniforms[block_of_chains]
         rows = mine.ravel()
-        before = seeds[: start + 1]
+        before, after = np.split(seeds, [start + 1])
         to_chosen = _closest(Y, sq, rows, before)
         among = _between(Y, sq, rows, rows)
         state = np.empty(len(mine), np.intp)
-        _run_chains(
-            to_chosen, among, mine, proposal, weights, uniforms[start : start + chains], state
-        )
-        seeds[start + 1 : start + 1 + len(mine)] = rows[state]
+        _run_chains(to_chosen, among, mine, proposal, weights, accepted_below, state)
+        after[: len(mine)] = rows[state]
         n_distances += rows.size * (before.size + rows.size // 2)
     return seeds, n_distances
 
 
 def _between(Y, sq, a, b):
     distances = sq_distances(Y[a], Y[b], sq[a], sq[b])
+    is_same = a[:, None] == b
     # exactly, whatever rounding says
-    distances[a[:, None] == b] = 0
+    distances[is_same] = 0
     return distances
 
 
 def _closest(Y, sq, rows, seeds, step=2048):
     closest = np.full(len(rows), np.inf, Y.dtype)
     for start in range(0, len(seeds), step):
-        part = _between(Y, sq, rows, seeds[start : start + step])
-        np.minimum(closest, part.min(axis=1), out=closest)
+        some = seeds[start : start + step]
+        least = _between(Y, sq, rows, some).min(axis=1)
+        np.minimum(closest, least, out=closest)
     return closest

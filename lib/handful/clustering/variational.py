@@ -2,6 +2,7 @@
 Algorithm 1)."""
 
 import itertools
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -91,10 +92,13 @@ class Statistics:
 
     def __add__(self, other):
         mass = self.mass + other.mass
-        part = np.divide(other.mass, mass, out=np.zeros_like(mass), where=mass > 0)
+        zero = np.zeros_like(mass)
+        part = np.divide(other.mass, mass, out=zero, where=mass > 0)
         step = other.means - self.means
-        scatter = self.scatter + other.scatter + self.mass * part * (step**2).sum(axis=1)
-        return Statistics(mass, self.means + part[:, None] * step, scatter)
+        means = self.means + part[:, None] * step
+        squares = (step**2).sum(axis=1)
+        scatter = self.scatter + other.scatter + self.mass * part * squares
+        return Statistics(mass, means, scatter)
 
 
 @dataclass
@@ -119,7 +123,8 @@ def padded(rows, shift=0.0):
     """`rows - shift` with zero columns up to a multiple of the kernels' width, C-contiguous, in the
     type of `rows`."""
     n, d = rows.shape
-    out = np.zeros((n, -(-d // kernels.LANES) * kernels.LANES), rows.dtype)
+    width = math.ceil(d / kernels.LANES) * kernels.LANES
+    out = np.zeros((n, width), rows.dtype)
     # a difference in float64 would take twice the rows
     np.subtract(rows, shift, out=out[:, :d], casting="same_kind")
     return out
@@ -128,19 +133,26 @@ def padded(rows, shift=0.0):
 def random_neighbours(n_clusters, width, rng):
     """Each cluster first, then ``width - 1`` others, all distinct: int32 array, shape (C,
     width)."""
+    n_others = n_clusters - 1
+    n_wanted = width - 1
     if 3 * width > n_clusters:
-        others = np.tile(np.arange(n_clusters - 1, dtype=np.int32), (n_clusters, 1))
-        others = rng.permuted(others, axis=1)[:, : width - 1]
+        others = np.tile(np.arange(n_others, dtype=np.int32), (n_clusters, 1))
+        others = rng.permuted(others, axis=1)[:, :n_wanted]
     else:
-        others = rng.integers(n_clusters - 1, size=(n_clusters, width - 1), dtype=np.int32)
-        while len(
-            twice := np.flatnonzero((np.diff(np.sort(others, axis=1), axis=1) == 0).any(axis=1))
-        ):
-            others[twice] = rng.integers(
-                n_clusters - 1, size=(len(twice), width - 1), dtype=np.int32
-            )
+        others = rng.integers(n_others, size=(n_clusters, n_wanted), dtype=np.int32)
+        twice = _rows_with_repeats(others)
+        while len(twice):
+            others[twice] = rng.integers(n_others, size=(len(twice), n_wanted), dtype=np.int32)
+            twice = _rows_with_repeats(others)
     first = np.arange(n_clusters, dtype=np.int32)[:, None]
-    return np.hstack([first, others + (others >= first)])
+    others = others + (others >= first)
+    return np.hstack([first, others])
+
+
+def _rows_with_repeats(numbers):
+    steps = np.diff(np.sort(numbers, axis=1), axis=1)
+    has_repeats = (steps == 0).any(axis=1)
+    return np.flatnonzero(has_repeats)
 
 
 def random_sets(n, n_clusters, width, rng):
@@ -192,7 +204,8 @@ class VariationalEM:
         self.threads = threads
         self.floor = floor
         self.past = past
-        self.total = weights.sum() + (0.0 if past is None else past.mass.sum())
+        past_weight = 0.0 if past is None else past.mass.sum()
+        self.total = weights.sum() + past_weight
         # where each row stood before the reordering
         self.rows = np.arange(len(Y))
         n, n_kept = K.shape
@@ -224,24 +237,23 @@ class VariationalEM:
         previous = None
         rounds = MAX_ROUNDS if moves == "split" else 0
         per_point = self.total * self.n_features
-        for _ in range(n_warmup if not mixture.variance > 0 else 0):
-            self.e_step(mixture, trace)
-            self._update_neighbours(mixture)
-            mixture.variance = 0.0
+        if not mixture.variance > 0:
+            self._warm_up(mixture, trace, n_warmup)
         for n_iter in range(max_iter + 1):
             bound = self.e_step(mixture, trace)
             trace.bounds.append(bound)
             if progress:
                 progress()
             if previous is not None:
-                unit = abs(previous) if relative else per_point
-                trace.converged = abs(bound - previous) <= tol * unit
-                if rounds and (trace.converged or abs(bound - previous) <= SETTLED * per_point):
-                    bound, n_moves = self._split(mixture, trace, bound)
-                    rounds = rounds - 1 if bound - trace.bounds[-1] > tol * unit else 0
-                    trace.bounds.append(bound)
-                    trace.n_moves += n_moves
-                    trace.converged &= n_moves == 0
+                change = abs(bound - previous)
+                least = tol * (abs(previous) if relative else per_point)
+                trace.converged = change <= least
+                has_settled = trace.converged or change <= SETTLED * per_point
+                if rounds and has_settled:
+                    before = bound
+                    bound = self._split(mixture, trace, before)
+                    pays = bound - before > least
+                    rounds = pays * (rounds - 1)
             if trace.converged or n_iter == max_iter:
                 break
             previous = bound
@@ -250,51 +262,86 @@ class VariationalEM:
             self.n_steps += 1
             if self.n_steps in REORDER_AFTER:
                 self._reorder()
-        trace.statistics = self._statistics(np.array(mixture.centers))
+        centers = np.array(mixture.centers)
+        trace.statistics = self._statistics(centers)
         farthest_first = np.argsort(-self.best[:, 0], kind="stable")
         trace.nearest_rows = np.full(len(mixture.centers), -1)
         trace.nearest_rows[self.K[farthest_first, 0]] = self.rows[farthest_first]
         return trace
 
+    def _warm_up(self, mixture, trace, n_steps):
+        # E-steps that improve search sets and neighbourhoods; the variance stays to be found.
+        for _ in range(n_steps):
+            self.e_step(mixture, trace)
+            self._update_neighbours(mixture)
+            mixture.variance = 0.0
+
     def _split(self, mixture, trace, bound):
-        # One round of moves, undone unless the bound rises. Returns the bound and how many clusters
-        # moved.
+        # One round of moves, undone unless the bound rises: the bound.
         n_clusters = len(mixture.centers)
         slope, _ = self._values(mixture)
         loss = moving.removal_losses(
             self.weights, slope, self.K, self.best, self.share, self.hard, n_clusters
         )
         entries, edges = kernels.group_by_cluster(self.K, self.share, n_clusters, False)
+        gain, halves = self._gains(slope, entries, edges)
+        cheapest = np.argsort(loss, kind="stable")
+        richest = np.argsort(-gain, kind="stable")
+        firsts = kernels.group_by_cluster(self.K, self.share, n_clusters, True)
+        pairs = moving.choose_moves(loss, gain, cheapest, richest, self.K, *firsts)
+        if not len(pairs):
+            trace.bounds.append(bound)
+            return bound
+        moved, n_moves = self._tried(mixture, trace, bound, pairs, halves, entries, edges)
+        trace.bounds.append(moved)
+        trace.n_moves += n_moves
+        trace.converged &= n_moves == 0
+        return moved
+
+    def _gains(self, slope, entries, edges):
+        # What the bound gains by cutting each cluster in two, and the halves.
+        n_clusters = len(edges) - 1
         keys = self.key + np.arange(2 * n_clusters, dtype=np.uint64)
-        uniforms = ((kernels.mix(keys) >> np.uint64(11)) / 2.0**53).reshape(n_clusters, 2)
-        arrays = (self.Y, self.weights, slope, self.share, self.best)
-        parts = []
-        cuts = np.searchsorted(edges, np.arange(moving.ENTRIES, len(entries), moving.ENTRIES))
+        self.key += np.uint64(2 * n_clusters)
+        bits = kernels.mix(keys) >> np.uint64(11)
+        uniforms = (bits / 2.0**53).reshape(n_clusters, 2)
+        arrays = self.Y, self.weights, slope, self.share, self.best
+        ends = np.arange(moving.ENTRIES, len(entries), moving.ENTRIES)
+        cuts = np.searchsorted(edges, ends)
         # no part without entries
         cuts = np.unique(cuts[edges[cuts] < len(entries)])
+        parts = []
         for c, d in itertools.pairwise([0, *cuts, n_clusters]):
-            mine = entries[edges[c] : edges[d]], edges[c : d + 1] - edges[c]
-            parts.append(moving.split_gains(*arrays, *mine, uniforms[c:d], self.hard, self.threads))
+            first = edges[c]
+            own_entries = entries[first : edges[d]]
+            own_edges = edges[c : d + 1] - first
+            own = moving.split_gains(
+                *arrays, own_entries, own_edges, uniforms[c:d], self.hard, self.threads
+            )
+            parts.append(own)
         gain, halves = map(np.concatenate, zip(*parts))
-        self.key += np.uint64(2 * n_clusters)
-        orders = np.argsort(loss, kind="stable"), np.argsort(-gain, kind="stable")
-        firsts = kernels.group_by_cluster(self.K, self.share, n_clusters, True)
-        pairs = moving.choose_moves(loss, gain, *orders, self.K, *firsts)
-        if not len(pairs):
-            return bound, 0
-        before = mixture.centers.copy(), mixture.neighbours.copy(), self.K.copy()
+        return gain, halves
+
+    def _tried(self, mixture, trace, bound, pairs, halves, entries, edges):
+        # The bound after the moves of as many pairs as raise it, and how many these are.
+        n_kept = self.K.shape[1]
+        centers = mixture.centers.copy()
+        neighbours = mixture.neighbours.copy()
+        K = self.K.copy()
         for _ in range(ATTEMPTS):
             removed, cut = pairs.T
             mixture.centers[cut] = halves[cut, 0]
             mixture.centers[removed] = halves[cut, 1]
             for c, s in pairs:
-                rows = entries[edges[s] : edges[s + 1]] // self.K.shape[1]
+                rows = entries[edges[s] : edges[s + 1]] // n_kept
                 moving.tell_points(self.Y, self.K, mixture.centers, rows, c, s)
                 self._introduce(mixture.neighbours, c, s)
             moved = self.e_step(mixture, trace)
             if moved > bound:
                 return moved, len(pairs)
-            mixture.centers[:], mixture.neighbours[:], self.K[:] = before
+            mixture.centers[:] = centers
+            mixture.neighbours[:] = neighbours
+            self.K[:] = K
             # the pairs of largest gain
             pairs = pairs[: len(pairs) // 4]
             if not len(pairs):
@@ -306,8 +353,9 @@ class VariationalEM:
         n, n_kept = self.K.shape
         n_clusters, width = mixture.neighbours.shape
         if self.found is None:
-            shape = (n, min(n_kept * width, n_clusters) + self.n_random + 4)
-            self.found, self.found_value = np.empty(shape, np.int32), np.empty(shape, self.Y.dtype)
+            most = min(n_kept * width, n_clusters) + self.n_random + 4
+            self.found = np.empty((n, most), np.int32)
+            self.found_value = np.empty((n, most), self.Y.dtype)
         first = not mixture.variance > 0
         if first:
             # the order of the distances does not depend on it
@@ -315,35 +363,43 @@ class VariationalEM:
         slope, constant = self._values(mixture)
         values = self.Y, mixture.centers, slope
         n_further = n * self.n_random
-        further = kernels.mix(self.key + np.arange(n_further, dtype=np.uint64)) % np.uint64(
-            n_clusters
-        )
-        search = self.K, mixture.neighbours, further.astype(np.int32).reshape(n, self.n_random)
+        keys = self.key + np.arange(n_further, dtype=np.uint64)
+        further = kernels.mix(keys) % np.uint64(n_clusters)
+        further = further.astype(np.int32).reshape(n, self.n_random)
+        search = self.K, mixture.neighbours, further
         out = self.best, self.found, self.found_value, self.n_found
         dtype = self.Y.dtype
-        buffers = (n_clusters, np.int64), (n_kept, dtype), (self.found.shape[1], dtype)
+        most = self.found.shape[1]
+        buffers = (n_clusters, np.int64), (n_kept, dtype), (most, dtype)
         self.threads.run(kernels.e_step, n, *values, *search, *out, buffers=buffers)
         self.key += np.uint64(max(n_further, n))
         trace.n_distances += int(self.n_found.sum(dtype=np.int64))
         # eq. (8)
         if first:
-            nearest = (self.weights * self.best[:, 0]).sum() / (self.n_features * self.total)
-            mixture.variance = max(nearest, self.floor)
+            scatter = (self.weights * self.best[:, 0]).sum()
+            mixture.variance = self._variance(scatter)
             slope, constant = self._values(mixture)
         kernels.responsibilities(slope, self.best, self.hard, self.share, self.log_sum)
-        bound = float((self.weights * self.log_sum).sum() - self.total * constant)
+        log_sums = (self.weights * self.log_sum).sum()
+        bound = float(log_sums - self.total * constant)
         if self.past is not None:
-            moved = ((self.past.means - mixture.centers) ** 2).sum(axis=1)
-            bound -= float((slope * (self.past.scatter + self.past.mass * moved)).sum())
+            steps = self.past.means - mixture.centers
+            moved = (steps**2).sum(axis=1)
+            scatter = self.past.scatter + self.past.mass * moved
+            bound -= float((slope * scatter).sum())
         return bound
+
+    def _variance(self, scatter):
+        return max(scatter / (self.n_features * self.total), self.floor)
 
     def _values(self, mixture):
         # Minus the log joint is slope * squared distance + constant. Without the constant float32
         # suffices.
-        constant = 0.5 * self.n_features * np.log(2 * np.pi * mixture.variance) + np.log(
-            len(mixture.centers)
-        )
-        return self.Y.dtype.type(0.5 / mixture.variance), constant
+        log_variance = np.log(2 * np.pi * mixture.variance)
+        log_clusters = np.log(len(mixture.centers))
+        constant = 0.5 * self.n_features * log_variance + log_clusters
+        slope = 0.5 / mixture.variance
+        return self.Y.dtype.type(slope), constant
 
     def _update_neighbours(self, mixture):
         n_clusters, width = mixture.neighbours.shape
@@ -358,8 +414,8 @@ class VariationalEM:
 
     def _m_step(self, mixture):
         self._update_neighbours(mixture)
-        scatter = self._statistics(mixture.centers).scatter.sum()
-        mixture.variance = max(scatter / (self.n_features * self.total), self.floor)
+        found = self._statistics(mixture.centers)
+        mixture.variance = self._variance(found.scatter.sum())
 
     def _statistics(self, centers):
         # Statistics under the present responsibilities; overwrites `centers` with the means.
@@ -369,9 +425,8 @@ class VariationalEM:
         mass = np.empty(n_clusters)
         scatter = np.empty(n_clusters)
         out = centers, mass, scatter
-        self.threads.run(
-            kernels.m_step, n_clusters, *arrays, *out, buffers=[(self.Y.shape[1], np.float64)]
-        )
+        total = self.Y.shape[1], np.float64
+        self.threads.run(kernels.m_step, n_clusters, *arrays, *out, buffers=[total])
         found = Statistics(mass, centers.astype(np.float64), scatter)
         if self.past is not None:
             found = self.past + found
@@ -383,7 +438,8 @@ class VariationalEM:
     def _introduce(neighbours, c, home):
         # Make cluster c a neighbour of `home`, with the neighbours of `home`.
         if neighbours.shape[1] > 1 and c != home:
-            neighbours[c, 1:] = np.where(neighbours[home, 1:] == c, home, neighbours[home, 1:])
+            others = neighbours[home, 1:]
+            neighbours[c, 1:] = np.where(others == c, home, others)
             if home not in neighbours[c]:
                 neighbours[c, -1] = home
             if c not in neighbours[home]:
@@ -391,6 +447,7 @@ class VariationalEM:
 
     def _reorder(self):
         order = np.argsort(self.K[:, 0], kind="stable")
-        self.rows, self.Y, self.weights, self.K = (
-            a[order] for a in (self.rows, self.Y, self.weights, self.K)
-        )
+        self.rows = self.rows[order]
+        self.Y = self.Y[order]
+        self.weights = self.weights[order]
+        self.K = self.K[order]

@@ -1,12 +1,12 @@
 """vc-GMM (Hirschberger, Forster and Lücke 2019): clustering whose cost hardly grows with points and
 clusters."""
 
+import math
 from copy import copy
 from dataclasses import KW_ONLY
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import ClassifierTags
 from sklearn.utils.extmath import row_norms
@@ -34,6 +34,7 @@ from handful.clustering.variational import (
 from handful.clustering.vcgmm_kernels import Threads
 from handful.distances import nearest_centers, probable_centers
 from handful.options import Count, NonNegative, all_or_nothing, check_options
+from handful.rows import RowBlocks
 from handful.running import Bar, warn
 from handful.sensitivity.lightweight import lightweight_blocks, lightweight_coreset
 from handful.tables import dense, exceeds_memory
@@ -171,9 +172,8 @@ class VCGMM(MixtureEstimator):
             for bad options, more clusters than rows of positive weight or draws of the coreset, bad
             weights, NaN and infinity
         """
-        return self._fit(
-            X, sample_weight, go_on=self.warm_start and hasattr(self, "cluster_centers_")
-        )
+        go_on = self.warm_start and hasattr(self, "cluster_centers_")
+        return self._fit(X, sample_weight, go_on=go_on)
 
     def partial_fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Go on with further rows, or a coreset of them. Rows of earlier calls count on in their
@@ -188,64 +188,68 @@ class VCGMM(MixtureEstimator):
         X, y, sample_weight : as for `fit`
         """
         go_on = hasattr(self, "cluster_centers_")
-        return self._fit(X, sample_weight, go_on=go_on, past=self._past if go_on else None)
+        past = self._past if go_on else None
+        return self._fit(X, sample_weight, go_on=go_on, past=past)
 
     @all_or_nothing
     def _fit(self, X, sample_weight, *, go_on, past=None):
         check_options(self)
-        in_blocks = is_blocks(X) and not (self.coreset_size is None and exceeds_memory(X))
+        fits_as_one = self.coreset_size is None and exceeds_memory(X)
+        in_blocks = is_blocks(X) and not fits_as_one
+        weights = None
         if in_blocks:
-            weights = None
-            blocks = copy(as_blocks(X, None, sample_weight))
-            blocks.verbose |= self.verbose
-            n_rows = blocks.n
+            source = copy(as_blocks(X, None, sample_weight))
+            source.verbose |= self.verbose
+            n = source.n
         else:
-            X = self._validate(X, reset=not go_on)
+            source = X = self._validate(X, reset=not go_on)
+            n = X.shape[0]
             if past is None:
                 self._warn_of_scales(X)
             # None stays None, because a one for each row of a large file might not fit into memory.
-            weights = (
-                None if sample_weight is None else check_sample_weight(sample_weight, X.shape[0])
-            )
-            n_rows = X.shape[0] if weights is None else int(np.count_nonzero(weights))
-        if self.coreset_size is None and (in_blocks or sparse.issparse(X)):
-            raise ValueError(
-                "coreset_size must be an integer for sparse rows, dask data and files, of which "
-                "VCGMM fits a coreset, got None: try 2**16."
-            )
-        if past is None:
-            self._check_counts(n_rows)
-        rng = as_generator(self.random_state)
+            if sample_weight is not None:
+                weights = check_sample_weight(sample_weight, n)
+        self._check_coreset_size(source)
         present = slice(None) if weights is None else np.flatnonzero(weights)
-        if in_blocks:
-            drawn = lightweight_blocks(blocks, self.coreset_size, rng=rng)
-            fitted = None
-            rows = self._validate(drawn.X, reset=not go_on)
-            u = drawn.weight
-        elif self.coreset_size is None:
-            fitted = present
-            rows = X[fitted]
-            u = np.ones(len(X)) if weights is None else weights[fitted]
-        else:
-            fitted, u = lightweight_coreset(X, self.coreset_size, rng=rng, sample_weight=weights)
-            rows = X[fitted]
-        n_drawing = 0
-        if self.coreset_size is not None:
-            n_drawing = blocks.n if in_blocks else X.shape[0]
-        rows = dense(rows)
-        # Fit in coordinates about the median, where distances keep their digits.
-        self._shift = np.median(rows[:: -(-len(rows) // N_SHIFT)], axis=0).astype(np.float64)
+        if past is None:
+            self._check_counts(n if weights is None else len(present))
+        rng = as_generator(self.random_state)
+        fitted, rows, u = self._rows_to_fit(source, weights, present, rng, go_on)
+        self._shift = _median(rows)
         if past is not None:
-            past = Statistics(past.mass, padded(past.means, self._shift), past.scatter)
+            means = padded(past.means, self._shift)
+            past = Statistics(past.mass, means, past.scatter)
         # in place of the coreset's rows, which would lie in memory beside these
         rows = padded(rows, self._shift)
         mixture, trace, n_fitting = self._optimise(rows, u, rng, go_on, past)
+        n_drawing = 0 if self.coreset_size is None else n
         self.n_distances_ = n_drawing + n_fitting
         earlier = None if past is None else self._in_clusters
         self._keep(mixture, trace)
         self._label(X, weights, in_blocks)
-        self._count_empty(*self._rows_in_use(X, present, fitted, rows, trace.nearest_rows), earlier)
+        clusters, of_clusters = self._rows_in_use(X, present, fitted, rows, trace.nearest_rows)
+        self._count_empty(clusters, of_clusters, earlier)
         return self
+
+    def _rows_to_fit(self, source, weights, present, rng, go_on):
+        # All rows that count, or a coreset of them: their places, None for rows in blocks, the rows
+        # and their weights. `source` is a checked matrix or `Blocks`.
+        if isinstance(source, RowBlocks):
+            drawn = lightweight_blocks(source, self.coreset_size, rng=rng)
+            rows = self._validate(drawn.X, reset=not go_on)
+            return None, dense(rows), drawn.weight
+        if self.coreset_size is None:
+            u = np.ones(len(source)) if weights is None else weights[present]
+            return present, source[present], u
+        places, u = lightweight_coreset(source, self.coreset_size, rng=rng, sample_weight=weights)
+        return places, dense(source[places]), u
+
+    def _check_coreset_size(self, source):
+        if self.coreset_size is None and not isinstance(source, np.ndarray):
+            raise ValueError(
+                "coreset_size must be an integer for sparse rows, dask data and files, of which "
+                "VCGMM fits a coreset, got None: try 2**16."
+            )
 
     def _check_counts(self, n_rows):
         # Of the first call: later ones go on with the clusters that there are.
@@ -271,12 +275,14 @@ class VCGMM(MixtureEstimator):
             if fitted is None:
                 # not read once more for it
                 return clusters, self.cluster_centers_[clusters]
-            return clusters, dense(X[np.arange(X.shape[0])[present][first]])
+            places = np.arange(X.shape[0])[present]
+            return clusters, dense(X[places[first]])
         clusters = np.flatnonzero(nearest_rows >= 0)
         first = nearest_rows[clusters]
         if fitted is None:
             return clusters, rows[first, : self.n_features_in_] + self._shift
-        return clusters, dense(X[np.arange(X.shape[0])[fitted][first]])
+        places = np.arange(X.shape[0])[fitted]
+        return clusters, dense(X[places[first]])
 
     def _label(self, X, weights, in_blocks):
         for attribute in ("labels_", "inertia_"):
@@ -285,19 +291,19 @@ class VCGMM(MixtureEstimator):
             self.labels_ = self.predict(X)
         elif self.compute_labels:
             self.labels_, sq_dist = nearest_centers(X, self.cluster_centers_)
-            self.inertia_ = float(sq_dist.sum() if weights is None else weights @ sq_dist)
+            total = sq_dist.sum() if weights is None else weights @ sq_dist
+            self.inertia_ = float(total)
 
     def _count_empty(self, clusters, rows, earlier):
         # `rows` are a row of each of the `clusters` in use; `earlier` is such a pair of the calls
         # before, or None.
         if earlier is not None:
-            before = (
-                nearest_centers(earlier[1], self.cluster_centers_)[0]
-                if self.compute_labels
-                else earlier[0]
-            )
-            clusters, first = np.unique(np.append(clusters, before), return_index=True)
-            rows = np.concatenate([rows, earlier[1]])[first]
+            before, earlier_rows = earlier
+            if self.compute_labels:
+                before, _ = nearest_centers(earlier_rows, self.cluster_centers_)
+            together = np.append(clusters, before)
+            clusters, first = np.unique(together, return_index=True)
+            rows = np.concatenate([rows, earlier_rows])[first]
         self._in_clusters = clusters, rows
         # A search may give equal rows to several clusters whose centres differ by rounding: only
         # one of these counts.
@@ -313,14 +319,14 @@ class VCGMM(MixtureEstimator):
         how = ALGORITHMS.get(self.algorithm, self.algorithm)
         # Far above what rounding makes of a distance of 0. Else the bound would waver where points
         # are centres.
-        eps, tiny = (float(getattr(np.finfo(Y.dtype), name)) for name in ("eps", "tiny"))
-        floor = max(
-            eps**1.5 * float(np.mean(row_norms(Y, squared=True), dtype=np.float64)), tiny / eps
-        )
-        phases = [
-            (size, self.assignment == "hard", SETTLED)
-            for size in self._sizes(len(Y), how.grow and not go_on)
-        ]
+        type_of = np.finfo(Y.dtype)
+        eps = float(type_of.eps)
+        tiny = float(type_of.tiny)
+        sq_norms = row_norms(Y, squared=True)
+        mean_square = float(np.mean(sq_norms, dtype=np.float64))
+        floor = max(eps**1.5 * mean_square, tiny / eps)
+        sizes = self._sizes(len(Y), how.grow and not go_on)
+        phases = [(size, self.assignment == "hard", SETTLED) for size in sizes]
         if self.assignment == "hardened":
             phases.append((len(Y), False, SOFTENED))
         # rows, hard or not, least tol
@@ -338,7 +344,8 @@ class VCGMM(MixtureEstimator):
                 order = np.arange(len(mine))
                 if mixture is None:
                     mixture, first, n_starting = self._begin(mine, u, rng, how, floor, go_on)
-                    K = random_sets(len(mine), self.n_clusters, mixture.neighbours.shape[1], rng)
+                    width = mixture.neighbours.shape[1]
+                    K = random_sets(len(mine), self.n_clusters, width, rng)
                     if first is not None:
                         K[:, 0] = first
                 else:
@@ -349,9 +356,19 @@ class VCGMM(MixtureEstimator):
                     K = mixture.neighbours[first[order]]
                 if hard:
                     K = np.ascontiguousarray(K[:, :HARD_KEPT])
-                now = dict(n_random=how.n_random, hard=hard, floor=floor, past=past, n_steps=n_iter)
-                key = rng.integers(2**63)
-                em = VariationalEM(mine, u, self.n_features_in_, K, key=key, threads=threads, **now)
+                em = VariationalEM(
+                    mine,
+                    u,
+                    self.n_features_in_,
+                    K,
+                    n_random=how.n_random,
+                    key=rng.integers(2**63),
+                    threads=threads,
+                    floor=floor,
+                    hard=hard,
+                    n_steps=n_iter,
+                    past=past,
+                )
                 # of which `em` keeps those that it puts in another order
                 del mine, u, K
                 trace = em.run(
@@ -369,8 +386,9 @@ class VCGMM(MixtureEstimator):
                 n_distances += n_starting + trace.n_distances
                 n_iter += trace.n_iter
         trace.n_iter = n_iter
-        with_row = trace.nearest_rows >= 0
-        trace.nearest_rows[with_row] = order[trace.nearest_rows[with_row]]
+        nearest_rows = trace.nearest_rows
+        has_row = nearest_rows >= 0
+        nearest_rows[has_row] = order[nearest_rows[has_row]]
         return mixture, trace, n_distances
 
     def _sizes(self, n, grow):
@@ -386,55 +404,70 @@ class VCGMM(MixtureEstimator):
         # Returns the first mixture, the first cluster of each row (or None) and the distances
         # computed.
         C = self.n_clusters
-        width = min(self.n_neighbors, self.n_clusters)
+        width = min(self.n_neighbors, C)
         variance = 0.0
         neighbours = None
-        first = None
+        labels = None
         n_distances = 0
         from_seeds = how.start != "random"
-        init = self.init
-        if isinstance(init, str) and init == "auto":
-            init = "greedy" if C <= FEW_CLUSTERS else "chains"
+        init = self._init_word()
         if go_on:
-            if len(self.cluster_centers_) != C:
-                raise ValueError(
-                    f"n_clusters is {C}, but the warm start has {len(self.cluster_centers_)} "
-                    "centres; "
-                    "call fit with warm_start=False."
-                )
-            centers = padded(self.cluster_centers_.astype(Y.dtype), self._shift)
+            centers = self._warm_centers(Y.dtype)
             variance = max(self.variance_, floor)
-            neighbours = self.neighbors_.copy() if self.neighbors_.shape[1] == width else None
-        elif not isinstance(init, str):
+            if self.neighbors_.shape[1] == width:
+                neighbours = self.neighbors_.copy()
+        elif init == "given":
             centers = padded(self._given_centers(Y.dtype), self._shift)
         elif init in ("afkmc2", "chains"):
             seeds, n_distances = afkmc2(
                 Y, C, chain_length=how.chain_length, sample_weight=weights, rng=rng
             )
             centers = Y[seeds]
-            from_seeds = how.start == "nearest" or (from_seeds and init == "chains")
+            # where "afkmc2" is asked for, the paper's random clusters are the default
+            from_seeds &= how.start == "nearest" or init == "chains"
         else:
             trials = 1 if init == "k-means++" else None
             seeds, labels, n_distances = kmeans_plusplus(
                 Y, C, sample_weight=weights, n_trials=trials, rng=rng
             )
             centers = Y[seeds]
-            first = labels if from_seeds else None
-            from_seeds = False
-        if from_seeds:
+        first = None
+        if from_seeds and labels is not None:
+            first = labels
+        elif from_seeds:
             first, n_starting = probable_centers(Y, centers)
             n_distances += n_starting
         if neighbours is None:
             neighbours = random_neighbours(C, width, rng)
-        return Mixture(np.array(centers), variance, neighbours), first, n_distances
+        mixture = Mixture(np.array(centers), variance, neighbours)
+        return mixture, first, n_distances
+
+    def _init_word(self):
+        # The way to the first centres; "chains" are those of "afkmc2" where nobody asked for them.
+        if not isinstance(self.init, str):
+            return "given"
+        if self.init != "auto":
+            return self.init
+        return "greedy" if self.n_clusters <= FEW_CLUSTERS else "chains"
+
+    def _warm_centers(self, dtype):
+        n_centers = len(self.cluster_centers_)
+        if n_centers != self.n_clusters:
+            raise ValueError(
+                f"n_clusters is {self.n_clusters}, but the warm start has {n_centers} centres; "
+                "call fit with warm_start=False."
+            )
+        return padded(self.cluster_centers_.astype(dtype), self._shift)
 
     def _keep(self, mixture, trace):
         d = self.n_features_in_
         found = trace.statistics
         self.counts_ = found.mass
-        self._past = Statistics(found.mass, found.means[:, :d] + self._shift, found.scatter)
+        means = found.means[:, :d] + self._shift
+        self._past = Statistics(found.mass, means, found.scatter)
         centers = mixture.centers[:, :d].astype(np.float64) + self._shift
-        self.cluster_centers_ = np.ascontiguousarray(centers.astype(mixture.centers.dtype))
+        centers = centers.astype(mixture.centers.dtype)
+        self.cluster_centers_ = np.ascontiguousarray(centers)
         self.variance_ = float(mixture.variance)
         self.neighbors_ = mixture.neighbours
         self.lower_bounds_ = trace.bounds
@@ -456,3 +489,9 @@ class VCGMM(MixtureEstimator):
         # of `predict_proba`: a column a cluster
         tags.classifier_tags = ClassifierTags()
         return tags
+
+
+def _median(rows):
+    # Coordinates about it keep the digits of distances.
+    every = math.ceil(len(rows) / N_SHIFT)
+    return np.median(rows[::every], axis=0).astype(np.float64)

@@ -165,7 +165,8 @@ def responsibilities(slope, best, hard, share, log_sum):
         np.negative(lowest, out=log_sum)
         return
     np.subtract(lowest[:, None], share, out=share)
-    share[share <= np.log(np.finfo(best.dtype).eps / 4)] = -np.inf
+    lost = np.log(np.finfo(best.dtype).eps / 4)
+    share[share <= lost] = -np.inf
     np.exp(share, out=share)
     total = share.sum(axis=1)
     share /= total[:, None]
@@ -175,11 +176,15 @@ def responsibilities(slope, best, hard, share, log_sum):
 def group_by_cluster(K, share, n_clusters, first_only):
     """Positions of the entries of `K` that count, sorted by cluster, then by point: (entries, edges
     per cluster)."""
-    entries = np.arange(0, K.size, K.shape[1]) if first_only else np.flatnonzero(share > 0)
+    if first_only:
+        entries = np.arange(0, K.size, K.shape[1])
+    else:
+        entries = np.flatnonzero(share > 0)
+    n = len(entries)
     clusters = K.ravel()[entries]
-    each = np.arange(len(entries) + 1)
+    each = np.arange(n + 1)
     # a counting sort
-    table = csr_array((entries, clusters, each), shape=(len(entries), n_clusters)).tocsc()
+    table = csr_array((entries, clusters, each), shape=(n, n_clusters)).tocsc()
     return table.data, table.indptr.astype(np.int64)
 
 
@@ -246,7 +251,7 @@ def update_neighbours(
     near_value,
 ):
     """G_c: the clusters that the points nearest to c found nearest on average (eq. 31), c itself
-    first.
+    first. It has more than twelve branches, as a kernel for each of them would be compiled anew.
 
     Each average is over the values of the points that met the cluster. If
     they met fewer than G - 1 clusters, the rest of the old neighbourhood stays.
@@ -316,7 +321,8 @@ class Threads(ThreadPoolExecutor):
         """
 
         def stretch(start, stop):
-            kernel(start, stop, *arguments, *(np.zeros(shape, dtype) for shape, dtype in buffers))
+            arrays = [np.zeros(shape, dtype) for shape, dtype in buffers]
+            kernel(start, stop, *arguments, *arrays)
 
         if self.n_threads == 1 or n < 64:
             stretch(0, n)

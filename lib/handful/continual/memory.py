@@ -141,10 +141,9 @@ class ReplayBuffer(Options):
             raise TypeError(
                 "X must be an array or a torch tensor, got a sparse matrix: use X.toarray()."
             )
-        X = row_array(X) if isinstance(X, list | tuple) and not is_table(X) else X
-        if isinstance(y, list | tuple):
-            # numpy would make a word of a label that is missing among words
-            y = np.asarray(y, dtype=object) if missing(y).any() else np.asarray(y)
+        if isinstance(X, list | tuple) and not is_table(X):
+            X = row_array(X)
+        y = _label_array(y)
         n_tasks = len(memories) + 1
         share = self.size // n_tasks
         if share < 1:
@@ -156,11 +155,24 @@ class ReplayBuffer(Options):
             raise ValueError("the task has no rows: there is nothing to remember of it.")
         _check_labels(y, len(X))
         if memories:
-            check_form(_form(memories[0].X, memories[0].y), _form(X, y), "the task", "the memory")
-        view = as_array(X).reshape(len(X), -1) if view is None else _check_view(view, len(X))
-        size = min(share, np.count_nonzero(check_sample_weight(sample_weight, len(X))))
+            form = _form(memories[0].X, memories[0].y)
+            check_form(form, _form(X, y), "the task", "the memory")
+        if view is None:
+            view = as_array(X).reshape(len(X), -1)
+        else:
+            view = _check_view(view, len(X))
         if not hasattr(self, "rng_"):
             self.rng_ = as_generator(self.random_state)
+        indices = self._chosen(view, y, sample_weight, share, n_tasks)
+        shortened = [memory.first(share) for memory in memories]
+        newest = Memory(_kept(X, indices), _kept(y, indices), np.asarray(indices))
+        self.memories_ = [*shortened, newest]
+        return self
+
+    def _chosen(self, view, y, sample_weight, share, n_tasks):
+        # Places of the rows of a task that are remembered, the first the longest.
+        n_present = np.count_nonzero(check_sample_weight(sample_weight, len(view)))
+        size = min(share, n_present)
         selector = clone(self.selector).set_params(size=size, random_state=self.rng_)
         try:
             indices, _ = choose(selector, view, readable(y), sample_weight, self.rng_)
@@ -176,10 +188,7 @@ class ReplayBuffer(Options):
             ) from error
         if not getattr(selector, "_ranks", False):
             indices = self.rng_.permutation(indices)
-        kept = (None if a is None else take_rows(a, indices) for a in (X, y))
-        kept = (a.to_numpy() if hasattr(a, "iloc") else a for a in kept)
-        self.memories_ = [*(m.first(share) for m in memories), Memory(*kept, np.asarray(indices))]
-        return self
+        return indices
 
     def rows(self):
         """All rows of the memory, with weights under which every task counts as one: ``(X, y,
@@ -208,6 +217,18 @@ class ReplayBuffer(Options):
 
             weights = torch.as_tensor(weights, dtype=torch.float32, device=X.device)
         return X, y, weights
+
+
+def _label_array(y):
+    # numpy would make a word of a label that is missing among words
+    if not isinstance(y, list | tuple):
+        return y
+    return np.asarray(y, dtype=object) if missing(y).any() else np.asarray(y)
+
+
+def _kept(array, indices):
+    rows = None if array is None else take_rows(array, indices)
+    return rows.to_numpy() if hasattr(rows, "iloc") else rows
 
 
 def _check_view(view, n):

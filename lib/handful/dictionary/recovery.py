@@ -83,7 +83,8 @@ class L2(Recovery):
         measured = as_array(measured)
         if not len(A):
             return np.zeros((len(measured), A.shape[1]), dtype=A.dtype), None
-        return cho_solve(_gram_factor(A, self.l2), measured.T).T @ A, None
+        coefficients = cho_solve(_gram_factor(A, self.l2), measured.T).T
+        return coefficients @ A, None
 
     def scores(self, A, atoms, errors, state, *, quadratic):
         """Scores, shape (m,); see `Recovery`."""
@@ -134,9 +135,8 @@ class L1(Recovery):
 
     def scores(self, A, atoms, errors, state, *, quadratic):
         """Scores, shape (m,); see `Recovery`."""
-        return _shared_scores(
-            A, atoms, errors, self.l1 if self.damping is None else self.damping, quadratic
-        )
+        damping = self.l1 if self.damping is None else self.damping
+        return _shared_scores(A, atoms, errors, damping, quadratic)
 
 
 def _gram_factor(A, l2):
@@ -148,9 +148,11 @@ def _gram_factor(A, l2):
 
 def _resolvent(A, rows, l2):
     """(A^T A + l2)^-1 of each row, by Woodbury's identity."""
+    strength = rows.dtype.type(l2)
     if not len(A):
-        return rows / rows.dtype.type(l2)
-    return (rows - cho_solve(_gram_factor(A, l2), A @ rows.T).T @ A) / rows.dtype.type(l2)
+        return rows / strength
+    seen = cho_solve(_gram_factor(A, l2), A @ rows.T).T
+    return (rows - seen @ A) / strength
 
 
 def _shared_scores(A, atoms, errors, l2, quadratic):
@@ -191,6 +193,16 @@ def _lasso(columns, measured, threshold, tol, max_iter):
     return estimates
 
 
+@njit(cache=True)
+def _shrunk(pull, threshold, zero):
+    # Nearer to 0 by the threshold, and not beyond.
+    if pull > threshold:
+        return pull - threshold
+    if pull < -threshold:
+        return pull + threshold
+    return zero
+
+
 @njit(cache=True, fastmath={"reassoc", "contract"})
 def _descend(columns, missing, y, threshold, tol, max_iter):
     """Coordinate descent of one signal, in place; `missing` is ``measured - columns^T y``.
@@ -214,8 +226,7 @@ def _descend(columns, missing, y, threshold, tol, max_iter):
             pull = square[j] * old
             for k in range(len(missing)):
                 pull += columns[j, k] * missing[k]
-            new = max(abs(pull) - threshold, zero) / square[j]
-            new = new if pull > 0 else -new
+            new = _shrunk(pull, threshold, zero) / square[j]
             if new != old:
                 for k in range(len(missing)):
                     missing[k] -= columns[j, k] * (new - old)

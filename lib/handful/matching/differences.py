@@ -10,6 +10,17 @@ WIDTH = 0.02
 STEP = 1e-3
 
 
+def evenly(places, most):
+    """At most so many of some numbers, shape (n,), from first to last."""
+    kept = np.linspace(0, len(places) - 1, min(most, len(places)))
+    return places[kept.astype(int)]
+
+
+def around(theta, steps):
+    """Parameters (p,), then those of each step ahead and of each behind, shape (1 + 2 K, p)."""
+    return np.vstack([theta, theta + steps, theta - steps])
+
+
 def steps_at(theta):
     """So far apart are the parameters (p,) that are tried, shape (p,)."""
     return STEP * np.maximum(1.0, np.abs(theta))
@@ -36,8 +47,7 @@ def differences(f, pairs):
         # the second time as wide as the curvature allows
         for _ in range(2):
             E = np.diag(h)
-            tried = np.vstack([theta, theta + E, theta - E])
-            base, *single = f(tried)
+            base, *single = f(around(theta, E))
             plus, minus = np.reshape(single, (2, -1)) - base
             last = h
             bend = np.maximum(np.abs(plus + minus), 1e-300)

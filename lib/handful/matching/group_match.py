@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from handful.matching.differences import evenly
 from handful.matching.laplace import LaplaceReport, nearer
 from handful.matching.pilot import INFLATION
 from handful.matching.recombine import recombine
@@ -95,8 +96,7 @@ class GroupMatch:
         inside = present[self.groups.of_row[present] >= 0]
         if not len(inside):
             inside = present
-        evenly = np.linspace(0, len(inside) - 1, min(SEEN, len(inside))).astype(int)
-        own, common = self.equations(inside[evenly], n_draws)
+        own, common = self.equations(evenly(inside, SEEN), n_draws)
         return own.shape[1], common.shape[1]
 
     def match(self, n_draws):
@@ -127,7 +127,10 @@ class GroupMatch:
         large = np.flatnonzero(counts[1:] > KEPT * n_own)
         small = np.flatnonzero((counts[1:] > 0) & (counts[1:] <= KEPT * n_own))
         if len(small):
-            yield np.concatenate([order[ends[g] : ends[g + 1]] for g in small]), None
+            yield (
+                np.concatenate([order[ends[g] : ends[g + 1]] for g in small]),
+                None,
+            )
         for start in range(0, len(large), n_groups):
             batch = large[start : start + n_groups]
             places = np.concatenate([order[ends[g] : ends[g + 1]] for g in batch])

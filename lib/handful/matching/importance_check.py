@@ -25,7 +25,10 @@ NOT_ASKED = "log weights alone say nothing of where the draws come from"
 # least share of the draws that must be effective. Weights of which .99 are effective move the mean
 # of any quantity by at most a tenth of its deviation, and the probability of any event by at most
 # .05.
-ALLOWED = {"use the draws": (0.01, 1.0, 0.99), "use the weights": (1.0, 3.0, 0.5)}
+ALLOWED = {
+    "use the draws": (0.01, 1.0, 0.99),
+    "use the weights": (1.0, 3.0, 0.5),
+}
 # Effective draws below which no verdict is favourable, and draws below which there is no verdict.
 ENOUGH = 200
 FEWEST = 100

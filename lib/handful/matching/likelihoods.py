@@ -12,6 +12,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import gammaln, xlogy
 
+from handful.matching.differences import evenly
 from handful.matching.moments import moments
 from handful.matching.recombine import Products
 from handful.models.linear import LeastSquares, LinearProblem, Poisson
@@ -192,10 +193,7 @@ class ProblemLikelihood(Likelihood):
 
     def start(self, rows):
         """As `Likelihood.start`; the problem says where, and sees a sample of the rows."""
-        present = np.flatnonzero(rows.weights)
-        n_seen = min(START_ROWS, len(present))
-        evenly = np.linspace(0, len(present) - 1, n_seen).astype(int)
-        places = present[evenly]
+        places = evenly(np.flatnonzero(rows.weights), START_ROWS)
         X = np.asarray(rows.blocks.take(places).X, float)
         y = None if rows.y is None else rows.y[places]
         return self.problem.start(X, y)

@@ -27,6 +27,7 @@ from handful.checks import (
     without_absent,
 )
 from handful.coreset import Selector
+from handful.matching.differences import evenly
 from handful.matching.draws import stacked, tested
 from handful.matching.folds import (
     CurveReport,
@@ -40,12 +41,22 @@ from handful.matching.folds import (
 )
 from handful.matching.group_match import match_groups
 from handful.matching.groups import n_terms_of
-from handful.matching.importance_check import DrawsReport, check_log_weights, normalised
+from handful.matching.importance_check import (
+    DrawsReport,
+    check_log_weights,
+    normalised,
+)
 from handful.matching.laplace import LaplaceReport, nearer
 from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.likelihoods import likelihood
 from handful.matching.path import optima_of_penalties, path_excess
-from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot, jittered, starting_points
+from handful.matching.pilot import (
+    INFLATION,
+    ON_SEGMENT,
+    find_pilot,
+    jittered,
+    starting_points,
+)
 from handful.matching.pilot_faults import check_alone, flat_parameters, jumping
 from handful.matching.priors import prior_of
 from handful.matching.quadratic import FormMatch
@@ -190,7 +201,7 @@ class MatchedCoreset(Selector):
     kl_ : "posterior": estimated divergence (nats) of the rows' posterior from that of all rows, by
         draws that were not matched; NaN where too few of them count, for other `at`, and for
         `LeastSquares`, whose sums are kept exactly. With groups: half the variance of what the
-        rows miss, at draws of the Gaussian at the mode
+        rows miss, at draws of the Gaussian at the mode; with `remainder`, near the mean
     modes_ : "posterior": shape (M, p), the modes found, the highest first
     laplace_ : "posterior": what the Gaussian at the modes, or where that does not suffice one moved
         to the mean of the posterior, gives with importance weights, and whether that suffices
@@ -316,11 +327,21 @@ class MatchedCoreset(Selector):
             known = getattr(self, "modes_", None)
             start = self.start if known is None else known[:1]
             return report.with_draws(
-                *tested(few, theta, chains, self.prior if prior is None else prior, start)
+                *tested(
+                    few,
+                    theta,
+                    chains,
+                    self.prior if prior is None else prior,
+                    start,
+                )
             )
 
     def excess(
-        self, X: Table, y: Table = None, sample_weight: Table = None, tol: float = 1e-4
+        self,
+        X: Table,
+        y: Table = None,
+        sample_weight: Table = None,
+        tol: float = 1e-4,
     ) -> float:
         """An upper bound of what training on the rows loses at any penalty from the lowest matched
         to the highest.
@@ -343,7 +364,11 @@ class MatchedCoreset(Selector):
         check_is_fitted(self, "indices_")
         rows = self._given(X, y, sample_weight).moved("path")
         l2 = self._penalties()
-        if type(getattr(rows.model, "link", None)) not in (LogisticLink, PoissonLink, SquaredLink):
+        if type(getattr(rows.model, "link", None)) not in (
+            LogisticLink,
+            PoissonLink,
+            SquaredLink,
+        ):
             raise ValueError(
                 "excess is proven for two classes, Poisson with log link, and least squares only."
             )
@@ -378,7 +403,12 @@ class MatchedCoreset(Selector):
             raise ValueError("check_model must have folds: MatchedCoreset(..., folds=5).fit(X, y).")
         X_few, y_few, w, _ = self.take(X, y)
         rows = self._given(X, y, sample_weight).moved(self.at)
-        folds = folds_of_rows(self.row_folds_, np.zeros(len(rows.weights), int), rows.weights, None)
+        folds = folds_of_rows(
+            self.row_folds_,
+            np.zeros(len(rows.weights), int),
+            rows.weights,
+            None,
+        )
         rows = rows.with_folds(folds)
         few = rows.restricted(self.indices_, self.weights_)
         found = []
@@ -522,7 +552,11 @@ class MatchedCoreset(Selector):
             return found
         rows = self._rows(X, y, sample_weight).moved(self.at)
         if self.size is not None:
-            check_size(self.size, int(np.count_nonzero(rows.weights)), len(rows.weights))
+            check_size(
+                self.size,
+                int(np.count_nonzero(rows.weights)),
+                len(rows.weights),
+            )
         self.kl_ = float("nan")
         self.parameters_ = None
         self.classes_ = rows.model.classes
@@ -635,8 +669,7 @@ class MatchedCoreset(Selector):
     def _at_parameters(self, rows, theta):
         if self.size is not None:
             most = max(self.size, MAX_PURSUIT_EQUATIONS) - 1
-            if len(theta) > most:
-                theta = theta[np.linspace(0, len(theta) - 1, most).astype(int)]
+            theta = evenly(theta, most)
         if not rows.model.n_outputs:
             check_alone(rows, theta[:1])
         self.parameters_ = theta
@@ -736,14 +769,20 @@ class MatchedCoreset(Selector):
         self._warn(why)
         return found
 
+    def _pilot(self, rows, n):
+        """As `find_pilot`, of n rows that count; sets `modes_`."""
+        found = find_pilot(rows, self.prior, self.start)
+        pilot, _, counts = found
+        self.modes_ = rows.model.outer(pilot.modes)
+        check_shared(np.diag(counts), n)
+        return found
+
     def _by_terms(self, rows, rng):
         """Rows that are matched in first- and second-order terms or at as many draws, and why they
         may miss the posterior, or nothing."""
         began = time.perf_counter()
         n = np.count_nonzero(rows.weights)
-        pilot, log_prior, counts = find_pilot(rows, self.prior, self.start)
-        self.modes_ = rows.model.outer(pilot.modes)
-        check_shared(np.diag(counts), n)
+        pilot, log_prior, counts = self._pilot(rows, n)
         pairs = np.argwhere(np.tril(counts > 0))
         n_terms = len(counts) + len(pairs)
         theta = pilot.draws(N_HELDOUT, rng)
@@ -754,7 +793,7 @@ class MatchedCoreset(Selector):
         self.laplace_ = nearer(laplace, rows, log_prior, pilot)
         self._advise(n, 2 * n_terms + 1)
         found = self._until_near(rows, pilot, log_prior, pairs, held, rng)
-        why = self._doubts(n, n_terms)
+        why = self._doubts(rows, n, n_terms)
         if not rows.model.n_outputs and (flat := flat_parameters(rows, log_prior, pilot)):
             why = (
                 f"the posterior is flat along a direction of parameters {flat}: give a proper "
@@ -783,19 +822,21 @@ class MatchedCoreset(Selector):
         posterior, or nothing."""
         began = time.perf_counter()
         n = np.count_nonzero(rows.weights)
-        pilot, log_prior, counts = find_pilot(rows, self.prior, self.start)
-        self.modes_ = rows.model.outer(pilot.modes)
-        check_shared(np.diag(counts), n)
+        pilot, log_prior, counts = self._pilot(rows, n)
         matched = FormMatch(rows, log_prior, pilot, rng)
         theta = matched.held
         log_weights = matched.of_all + log_prior(theta) - matched.gaussian.log_density(theta)
         seconds = time.perf_counter() - began
         self.laplace_ = LaplaceReport.of(rows.model.outer(theta), log_weights, seconds)
         self.parameters_ = rows.model.outer(matched.center + matched.moves)
-        self.n_equations_ = 1 + len(counts) + len(counts) * (len(counts) + 1) // 2
+        p = len(counts)
+        self.n_equations_ = 1 + p + p * (p + 1) // 2
         self.residual_ = 0.0
         most = max(1, int(MAX_ROW_SHARE * n))
-        m = self.size or int(np.clip(matched.n_rows(self.tol), min(len(counts), most), most))
+        m = self.size
+        if m is None:
+            least = min(p, most)
+            m = int(np.clip(matched.n_rows(self.tol), least, most))
         self._advise(n, m)
         while True:
             places, weights, form, self.kl_ = matched.match(m)
@@ -898,15 +939,23 @@ class MatchedCoreset(Selector):
                 f"on about {m}; below some {FEW_ROWS:,} rows a handful hardly pays.",
             )
 
-    def _doubts(self, n, n_terms):
+    def _doubts(self, rows, n, n_terms):
         """Why the rows may miss the posterior, or nothing."""
         m = self.size or self.n_equations_
         if 2 * n_terms > MAX_ROW_SHARE * n:
-            return f"it hardly pays: {2 * n_terms} equations would be wanted for {n} rows"
+            why = f"it hardly pays: {2 * n_terms} equations would be wanted for {n} rows"
+            return why + self._instead(rows)
         if m < n_terms + 2:
-            return f"{m} rows are fewer than the {n_terms} first- and second-order terms and two"
+            few = f"{m} rows are fewer than the {n_terms} first- and second-order terms and two"
+            return few + self._instead(rows)
         if self.size is None and not self.kl_ <= self.tol:
             return f"the estimated divergence is {self.kl_:.2g}, and not at most tol={self.tol:g}"
+        return ""
+
+    def _instead(self, rows):
+        """What takes so many parameters, where there is something."""
+        if rows.model.has_slopes and self.modes_.shape[1] > FEW_PARAMETERS:
+            return " (remainder='quadratic' takes so many parameters)"
         return ""
 
     def _match(self, rows, n_equations, equations, *args, exactly=False):

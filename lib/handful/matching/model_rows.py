@@ -10,6 +10,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from handful.checks import as_real, check_integer
+from handful.matching.differences import evenly
 from handful.matching.draws import stacked
 from handful.matching.importance_check import DrawsReport, check_log_weights
 from handful.matching.likelihoods import LEAST_ROWS, Likelihood
@@ -162,7 +163,13 @@ def nearby_mode(negative, p):
         start = rng.uniform(-NEAR_ZERO, NEAR_ZERO, p)
         if not np.isfinite(negative(start)[0]):
             continue
-        found = minimize(negative, start, jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
+        found = minimize(
+            negative,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": STEPS},
+        )
         if np.isfinite(found.fun) and np.isfinite(found.x).all():
             return found.x
     raise ValueError(
@@ -284,7 +291,7 @@ class LogLikRows:
     def __init__(self, log_lik: Any, size: int):
         values = by_row(log_lik)
         check_integer("size", size, least=2)
-        some = np.linspace(0, len(values) - 1, min(size - 1, len(values))).astype(int)
+        some = evenly(np.arange(len(values)), size - 1)
         ones = np.ones(values.shape[1])
         # a sum and differences: draws that are near one another lose no digits
         differences = values[some[1:]] - values[some[:1]]

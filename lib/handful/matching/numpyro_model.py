@@ -146,7 +146,10 @@ class NumPyroModel(WrittenModel):
         try:
             with in_64_bits():
                 jax.eval_shape(trace, self.taken(np.arange(count)))
-        except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
+        except (
+            jax.errors.ConcretizationTypeError,
+            jax.errors.TracerArrayConversionError,
+        ) as error:
             raise ValueError(
                 "the model reads values of its rows while it is built, such as the number of "
                 "groups: compute them before, and give them as arguments."
@@ -208,7 +211,11 @@ class NumPyroModel(WrittenModel):
         self._prior = jax.jit(jax.vmap(prior, (0, None)))
 
         def derivatives(f):
-            return lambda *args: (f(*args), jax.grad(f)(*args), jax.hessian(f)(*args))
+            return lambda *args: (
+                f(*args),
+                jax.grad(f)(*args),
+                jax.hessian(f)(*args),
+            )
 
         def constrained(theta):
             rows = self._any_rows()
@@ -294,7 +301,9 @@ class NumPyroModel(WrittenModel):
         rows = [jnp.asarray(a) if isinstance(leaf, jax.Array) else a for a, leaf in zip(rows, kept)]
         args, kwargs = self._filled(rows, len(indices))
         model = WeightedSites(self.model, of_sites)
-        return (model if form is None else self._with_form(model, form)), args, kwargs
+        if form is not None:
+            model = self._with_form(model, form)
+        return model, args, kwargs
 
     def _with_form(self, model, form):
         """A model that adds a function of its unconstrained parameters to its log density."""
@@ -353,7 +362,10 @@ class Site:
             return Site(kind, False, (), _why_not(site))
         observed = bool(site["is_observed"])
         return Site(
-            kind, observed, np.shape(_log_prob(site) if observed else site["value"]), _why_not(site)
+            kind,
+            observed,
+            np.shape(_log_prob(site) if observed else site["value"]),
+            _why_not(site),
         )
 
 

@@ -9,7 +9,7 @@ parameters that no row was seen to have, are asked for each parameter as well.
 import numpy as np
 from scipy import sparse
 
-from handful.matching.differences import steps_at
+from handful.matching.differences import evenly, steps_at
 
 # Log-likelihoods that are asked for together.
 MOST = 1 << 22
@@ -35,7 +35,7 @@ def pattern_by_moves(rows, theta):
     doubtful = present
     seen = sparse.csr_array((0, p))
     for _ in range(ROUNDS):
-        few = doubtful[np.unique(np.linspace(0, len(doubtful) - 1, most).astype(int))]
+        few = evenly(doubtful, most)
         found = asked.each(few)
         seen = sparse.vstack([seen, found], format="csr")
         if len(few) == len(present):
@@ -99,9 +99,8 @@ class Moves:
             which = has[own] @ (1 << np.arange(bits.shape[1]))
             which = np.minimum(which, len(columns) - 1)
             entries.append((np.flatnonzero(own), columns[which]))
-        i, j = np.hstack(entries)
-        shape = (len(places), p)
-        return sparse.csr_array((np.ones(len(i)), (i, j)), shape=shape), places[doubtful]
+        found = _ones(*np.hstack(entries), (len(places), p))
+        return found, places[doubtful]
 
 
 def bits_of(m):
@@ -136,5 +135,9 @@ def colours(pattern):
 def _placed(pattern, places, n):
     """A pattern of rows of these numbers, of all n rows."""
     i, j = pattern.nonzero()
-    shape = (n, pattern.shape[1])
-    return sparse.csr_array((np.ones(len(i)), (places[i], j)), shape=shape)
+    return _ones(places[i], j, (n, pattern.shape[1]))
+
+
+def _ones(i, j, shape):
+    """A CSR matrix of ones at some places."""
+    return sparse.csr_array((np.ones(len(i)), (i, j)), shape=shape)

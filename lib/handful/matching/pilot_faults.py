@@ -3,6 +3,8 @@ row, and densities without a peak."""
 
 import numpy as np
 
+from handful.matching.differences import around, evenly
+
 # Rows that are looked at.
 COMPANY = 300
 ALONE = 4
@@ -40,9 +42,9 @@ def check_alone(rows, thetas):
     rows : `Rows`
     thetas : shape (K, p)
     """
-    places = _spread(rows, COMPANY)
+    places = evenly(np.flatnonzero(rows.weights), COMPANY)
     company = rows.restricted(places, np.ones(len(places))).values(thetas)
-    for k in np.linspace(0, len(places) - 1, min(ALONE, len(places))).astype(int):
+    for k in evenly(np.arange(len(places)), ALONE):
         alone = rows.restricted(places[k : k + 1], np.ones(1)).values(thetas)[0]
         if np.allclose(alone, company[k], rtol=SAME, atol=SAME, equal_nan=True):
             continue
@@ -54,12 +56,6 @@ def check_alone(rows, thetas):
             "standardisation, a risk set, the number of rows or random numbers. Compute it from "
             "all rows before, and give it as a column."
         )
-
-
-def _spread(rows, most):
-    """Numbers of at most so many rows that count, from first to last."""
-    places = np.flatnonzero(rows.weights)
-    return places[np.unique(np.linspace(0, len(places) - 1, most).astype(int))]
 
 
 def jumping(rows, thetas, directions):
@@ -74,7 +70,9 @@ def jumping(rows, thetas, directions):
     C = len(directions)
     if C > MOST_DIRECTIONS:
         return np.zeros(C, bool)
-    places = _spread(rows, min(LOOKED_AT, max(COMPANY, MOST // (len(thetas) * N_STEPS * C))))
+    n_fit = MOST // (len(thetas) * N_STEPS * C)
+    n_seen = min(LOOKED_AT, max(COMPANY, n_fit))
+    places = evenly(np.flatnonzero(rows.weights), n_seen)
     some = rows.restricted(places, np.ones(len(places)))
     sizes = WIDEST / SHRINK ** np.arange(N_STEPS)
     jumps = np.zeros(C, bool)
@@ -106,7 +104,7 @@ def is_peak(log_density, mode, root):
     root : shape (p, p), whose columns are a deviation along each direction
     """
     with np.errstate(all="ignore"):
-        near = log_density(np.vstack([mode, mode + NEAR * root.T, mode - NEAR * root.T]))
+        near = log_density(around(mode, NEAR * root.T))
     return not (near[1:] > near[0] + HIGHER).any()
 
 
@@ -117,7 +115,7 @@ def flat_parameters(rows, log_prior, pilot):
     # the axes of the Gaussian there
     vectors, lengths, _ = np.linalg.svd(pilot.roots[0])
     axes = vectors * lengths
-    near = np.vstack([mode, mode + axes.T, mode - axes.T])
+    near = around(mode, axes.T)
     with np.errstate(all="ignore"):
         density = rows.sums(near) + log_prior(near)
     above, below = np.split(density[1:], 2)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from handful.lazy import LazyModule
+from handful.matching.differences import around, evenly
 from handful.matching.model_rows import WrittenModel, nearby_mode
 
 pm = LazyModule("pymc")
@@ -106,11 +107,19 @@ class PyMCModel(WrittenModel):
             self._of_rows = self._of_many(of_rows, rows)
         weighted = (w * of_rows).sum()
         self._slope = self._function(
-            [weighted, *pt.grad(weighted, self.value_vars, disconnected_inputs="ignore")], rows, w
+            [
+                weighted,
+                *pt.grad(weighted, self.value_vars, disconnected_inputs="ignore"),
+            ],
+            rows,
+            w,
         )
         self._prior = self._of_many(prior)
         self._prior_slope = self._function(
-            [prior, *pt.grad(prior, self.value_vars, disconnected_inputs="ignore")]
+            [
+                prior,
+                *pt.grad(prior, self.value_vars, disconnected_inputs="ignore"),
+            ]
         )
         both = total.sum() + prior
         self._posterior = self._function([both, *pt.grad(both, self.value_vars)])
@@ -130,7 +139,7 @@ class PyMCModel(WrittenModel):
 
     def _is_that_of_all(self, total):
         """Whether the log-likelihoods of some rows alone are those in the company of all."""
-        some = np.unique(np.linspace(0, self.n - 1, FEW).astype(np.int64))
+        some = evenly(np.arange(self.n), FEW)
         theta = np.random.default_rng(0).uniform(-1, 1, self.p)
         every = self._function(total)(*self._split(theta))[some]
         try:
@@ -234,7 +243,7 @@ def with_hessian(value, slopes, theta):
     """Value, slope (p,) and Hessian (p, p) at parameters (p,), the Hessian by differences of
     slopes, a function of parameters (K, p)."""
     h = STEP * np.maximum(1.0, np.abs(theta))
-    here, *there = slopes(np.vstack([theta, theta + np.diag(h), theta - np.diag(h)]))
+    here, *there = slopes(around(theta, np.diag(h)))
     ahead, behind = np.split(np.array(there), 2)
     hessian = (ahead - behind) / (2 * h[:, None])
     return float(value), here, (hessian + hessian.T) / 2

@@ -39,8 +39,8 @@ class QuadraticForm:
 
     With ``move = theta - center`` it is ``constant + slope @ move + 0.5 * bends @ square(move @
     directions)``. Where a bend is positive, so that the form rises, the square is bounded beyond 5
-    deviations: the density of the rows, the form and the prior is then proper, as their
-    log-likelihoods fall faster than the form rises.
+    deviations: the density of the rows, the form and the prior is then proper where their
+    log-likelihood is concave, as it falls faster than the form rises, or the prior a Gaussian.
 
     Attributes
     ----------
@@ -158,10 +158,7 @@ class FormMatch:
         half the variance of what both miss at the draws that are held out."""
         present = np.flatnonzero(self.rows.weights)
         own = self.rows.weights[present]
-        sizes = self.sizes[present]
-        by_size = sizes / max(sizes.sum(), 1e-300)
-        chances = ALIKE * own / own.sum() + (1 - ALIKE) * by_size
-        chances = inclusion_probabilities(chances, m)
+        chances = self._chances(present, own, m)
         drawn = systematic(chances, m, self.rng)
         places = present[drawn]
         weights = own[drawn] / chances[drawn]
@@ -184,6 +181,14 @@ class FormMatch:
         )
         return places, share * weights, form, float(np.var(missed) / 2)
 
+    def _chances(self, present, own, m):
+        """Chances of the rows that count, which add up to m: most by size, a share alike."""
+        sizes = self.sizes[present]
+        by_size = sizes / max(sizes.sum(), 1e-300)
+        alike = own / own.sum()
+        shares = ALIKE * alike + (1 - ALIKE) * by_size
+        return inclusion_probabilities(shares, m)
+
 
 def systematic(chances, m, rng):
     """Distinct places, ascending, each with its chance, of chances that add up to m (Madow
@@ -198,4 +203,6 @@ def systematic(chances, m, rng):
 def _share(rest, few_rest):
     """The share of the rows' weights at which what they and the form miss varies the least."""
     covariance = np.cov(rest, few_rest)
-    return float(np.clip(covariance[0, 1] / max(covariance[1, 1], 1e-300), LEAST_SHARE, 1.0))
+    variance = max(covariance[1, 1], 1e-300)
+    share = covariance[0, 1] / variance
+    return float(np.clip(share, LEAST_SHARE, 1.0))

@@ -11,7 +11,12 @@ from scipy.linalg.blas import dgemm, dger, dtrsm
 from scipy.optimize import nnls
 from scipy.sparse import csr_matrix
 
-from handful.checks import check_array, check_in_memory, check_integer, check_sample_weight
+from handful.checks import (
+    check_array,
+    check_in_memory,
+    check_integer,
+    check_sample_weight,
+)
 from handful.matching.moments import centers, moments
 from handful.running import Bar
 

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from handful.matching.differences import WIDTH, steps_at
+from handful.matching.differences import WIDTH, around, steps_at
 from handful.matching.groups import find_groups
 from handful.matching.patterns import pattern_by_moves
 
@@ -145,11 +145,13 @@ class ProbedRows:
         E = self.groups.directions(h)
         C = len(E)
         j, k = np.tril_indices(C, -1)
-        tried = np.vstack([theta, theta + E, theta - E, theta + E[j] + E[k], theta - E[j] - E[k]])
+        pairs = E[j] + E[k]
+        tried = np.vstack([around(theta, E), theta + pairs, theta - pairs])
 
         def expansions(places):
             base, *moved = self.values(tried, places).T
-            plus, minus, ahead, behind = np.split(moved - base, [C, 2 * C, 2 * C + len(j)])
+            ends = np.cumsum([C, C, len(j)])
+            plus, minus, ahead, behind = np.split(moved - base, ends)
             lengths = self.groups.taken(h, places, fill=1.0).T
             alone = plus + minus
             both = ahead + behind - alone[j] - alone[k]
@@ -157,7 +159,11 @@ class ProbedRows:
             H[range(C), range(C)] = alone / lengths**2
             H[j, k] = both / (2 * lengths[j] * lengths[k])
             H[k, j] = H[j, k]
-            return base, ((plus - minus) / (2 * lengths)).T, H.transpose(2, 0, 1)
+            return (
+                base,
+                ((plus - minus) / (2 * lengths)).T,
+                H.transpose(2, 0, 1),
+            )
 
         return expansions
 
@@ -166,7 +172,7 @@ class ProbedRows:
         allows."""
         h = steps_at(theta)
         E = self.groups.directions(h)
-        tried = np.vstack([theta, theta + E, theta - E])
+        tried = around(theta, E)
         bend = np.zeros(len(theta))
         for places in parts(np.flatnonzero(self.weights), len(tried)):
             base, *moved = self.values(tried, places).T

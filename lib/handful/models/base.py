@@ -36,7 +36,8 @@ class OuterRows:
 
     def at(self, rows):
         """``(X, y)`` of some rows."""
-        return self.X[rows], None if self.y is None else self.y[rows]
+        targets = None if self.y is None else self.y[rows]
+        return self.X[rows], targets
 
     def encoded(self, problem):
         """The same rows, with targets as a problem encodes them.
@@ -54,7 +55,10 @@ class OuterRows:
         """Rows on which to estimate the curvature of the outer loss, ascending: `most` of those
         that count in it."""
         rows = np.flatnonzero(self.sample_weight)
-        return np.sort(rng.choice(rows, most, replace=False)) if len(rows) > most else rows
+        if len(rows) <= most:
+            return rows
+        drawn = rng.choice(rows, most, replace=False)
+        return np.sort(drawn)
 
 
 def outer_rows(X, y, sample_weight, outer, validation, *, classes, penalised=False):
@@ -90,10 +94,14 @@ def outer_rows(X, y, sample_weight, outer, validation, *, classes, penalised=Fal
         return OuterRows(X, y, sample_weight, absent, penalised)
     more, more_y, *weights = validation
     _check_agreement(more, more_y, X, y, classes)
-    weights = check_sample_weight(weights[0] if weights else None, more.shape[0])
+    given = weights[0] if weights else None
+    weights = check_sample_weight(given, more.shape[0])
     stacked = join_rows([X, more.astype(X.dtype)])
-    own = sample_weight if outer == "train+validation" else np.zeros_like(sample_weight)
-    absent = np.concatenate([absent, np.arange(X.shape[0], stacked.shape[0])])
+    own = sample_weight
+    if outer == "validation":
+        own = np.zeros_like(sample_weight)
+    of_validation = np.arange(X.shape[0], stacked.shape[0])
+    absent = np.concatenate([absent, of_validation])
     return OuterRows(
         stacked,
         None if y is None else np.concatenate([y, more_y]),
@@ -104,7 +112,8 @@ def outer_rows(X, y, sample_weight, outer, validation, *, classes, penalised=Fal
 
 
 def _check_agreement(more, more_y, X, y, classes):
-    check_magnitude(more.data if sparse.issparse(more) else more, "the validation set's X", X.dtype)
+    values = more.data if sparse.issparse(more) else more
+    check_magnitude(values, "the validation set's X", X.dtype)
     if more.shape[1] != X.shape[1]:
         raise ValueError(
             f"the validation set has {more.shape[1]} features, but X has {X.shape[1]}."
@@ -187,7 +196,10 @@ class Model:
         y = np.asarray(self.data.y)
         if y.ndim == 1:
             return np.unique(y, return_inverse=True)[1]
-        return np.argmax(y, axis=1) if y.shape[1] > 1 else (y[:, 0] > 0.5).astype(np.intp)
+        if y.shape[1] > 1:
+            return np.argmax(y, axis=1)
+        is_second = y[:, 0] > 0.5
+        return is_second.astype(np.intp)
 
     def check_memory(self, s):
         """MemoryError where arrays for `s` chosen rows are more than the machine's memory; nothing
@@ -277,5 +289,7 @@ def predicted_decrease(slope, curvature, free_weights):
     fraction = 1.0
     if free_weights:
         downhill = np.maximum(slope, 0.0)
-        fraction = np.divide(downhill, curvature, out=np.sign(downhill), where=curvature > downhill)
+        whole = np.sign(downhill)
+        is_part = curvature > downhill
+        fraction = np.divide(downhill, curvature, out=whole, where=is_part)
     return fraction * slope - 0.5 * fraction**2 * curvature

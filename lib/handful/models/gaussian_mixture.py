@@ -94,10 +94,10 @@ class GaussianMixture(Problem):
         k = self.n_components
         logits = np.append(theta[: k - 1], 0.0)
         blocks = np.reshape(theta[k - 1 :], (k, -1))
-        means = blocks[:, :d]
+        means, lower = np.hsplit(blocks, [d])
         rows, columns = np.tril_indices(d)
         factors = np.zeros((k, d, d))
-        factors[:, rows, columns] = blocks[:, d:]
+        factors[:, rows, columns] = lower
         return log_softmax(logits), means, factors
 
     def unpack(self, theta, n_features):
@@ -117,7 +117,8 @@ class GaussianMixture(Problem):
         """Negative log-likelihood of every row in nats, shape (n,)."""
         X = np.asarray(X, dtype=np.float64)
         log_pi, means, factors = self._parts(theta, X.shape[1])
-        n_parts = 1 + X.size * self.n_components // CHUNK_ENTRIES
+        n_entries = X.size * self.n_components
+        n_parts = 1 + n_entries // CHUNK_ENTRIES
         losses = []
         for part in np.array_split(X, n_parts):
             centred = part - means[:, None]
@@ -136,15 +137,19 @@ class GaussianMixture(Problem):
         logits = np.arange(k - 1)
         own = np.arange(k - 1, len(theta)).reshape(k, -1)
         rows, columns = np.tril_indices(d)
-        R, _ = _responsibilities(X - means[:, None], log_pi, factors)
-        for j, (mean, L) in enumerate(zip(means, factors)):
+        centred = X - means[:, None]
+        R, _ = _responsibilities(centred, log_pi, factors)
+        for j in range(k):
+            x = centred[j]
+            L = factors[j]
             at = np.append(logits, own[j])
-            x = X - mean
             U = x @ L
             by_logits = np.tile(pi - (logits == j), (n, 1))
             by_mean = -U @ L.T
-            inverse_diagonal = np.diag(1.0 / np.diag(L))
-            by_factor = x[:, rows] * U[:, columns] - inverse_diagonal[rows, columns]
+            inverses = np.diag(1.0 / np.diag(L))
+            products = x[:, rows] * U[:, columns]
+            of_determinant = inverses[rows, columns]
+            by_factor = products - of_determinant
             by = np.concatenate([by_logits, by_mean, by_factor], axis=1)
             yield at, by, R[j], x, L
 
@@ -173,13 +178,16 @@ class GaussianMixture(Problem):
             by = by.reshape(b, -1, len(at))
             x = x.reshape(b, -1, d)
             mass = share.sum(axis=1)[:, None, None]
-            own = -by.transpose(0, 2, 1) @ (share[:, :, None] * by)
+            weighted = share[:, :, None] * by
+            own = -by.transpose(0, 2, 1) @ weighted
             own[:, :n_logits, :n_logits] += mass * of_logits
-            own[:, n_logits:, n_logits:] += _curvature(share, x, L)
+            of_component = _curvature(share, x, L)
+            own[:, n_logits:, n_logits:] += of_component
             H[:, at[:, None], at] += own
         slopes = slopes.reshape(b, -1, p)
         weighted = weights[:, :, None] * slopes
-        return H + slopes.transpose(0, 2, 1) @ weighted
+        products = slopes.transpose(0, 2, 1) @ weighted
+        return H + products
 
     def row_hessians(self, theta, X, y=None):
         """As `Problem.row_hessians`, in closed form."""
@@ -195,10 +203,13 @@ class GaussianMixture(Problem):
         d = X.shape[1]
         (H,) = self._hessians(theta, X, weights[None])
         log_pi, _, factors = self._parts(theta, d)
-        H[: k - 1, : k - 1] += k * self.prior * _logit_curvature(log_pi)
-        by_factors = np.full((k, d, d), self.prior * self.prior_variance)
+        of_logits = _logit_curvature(log_pi)
+        H[: k - 1, : k - 1] += k * self.prior * of_logits
+        spread = self.prior * self.prior_variance
+        by_factors = np.full((k, d, d), spread)
+        squares = _diagonals(factors) ** 2
         diagonal = np.arange(d)
-        by_factors[:, diagonal, diagonal] += self.prior / _diagonals(factors) ** 2
+        by_factors[:, diagonal, diagonal] += self.prior / squares
         H[np.diag_indices(len(H))] += _of_factors(by_factors)
         return H
 
@@ -210,8 +221,10 @@ class GaussianMixture(Problem):
     def _penalty(self, log_pi, factors):
         squares = (factors**2).sum(axis=(-3, -2, -1))
         spread = 0.5 * self.prior_variance * squares
-        log_determinants = np.log(_diagonals(factors)).sum(axis=(-2, -1))
-        return self.prior * (spread - log_determinants - log_pi.sum(axis=-1))
+        log_diagonals = np.log(_diagonals(factors))
+        log_determinants = log_diagonals.sum(axis=(-2, -1))
+        log_shares = log_pi.sum(axis=-1)
+        return self.prior * (spread - log_determinants - log_shares)
 
     def _penalty_gradient(self, theta, d):
         log_pi, _, factors = self._parts(theta, d)
@@ -221,7 +234,8 @@ class GaussianMixture(Problem):
         by_factors[:, diagonal, diagonal] -= 1.0 / _diagonals(factors)
         gradient = _of_factors(self.prior * by_factors)
         pi = np.exp(log_pi[:-1])
-        gradient[: k - 1] = self.prior * (k * pi - 1.0)
+        by_logits = k * pi - 1.0
+        gradient[: k - 1] = self.prior * by_logits
         return gradient
 
     # The inner problem.
@@ -238,9 +252,12 @@ class GaussianMixture(Problem):
         # components stay that get no point
         rng = as_generator(self.random_state)
         k = self.n_components
-        labels = [self._labels(X, weights, rng) for _ in range(n_init)]
         components = np.arange(k)[:, None]
-        R = np.array([components == one for one in labels])
+        memberships = []
+        for _ in range(n_init):
+            labels = self._labels(X, weights, rng)
+            memberships.append(components == labels)
+        R = np.array(memberships)
         means = np.tile(weights @ X, (n_init, k, 1))
         return R, means
 
@@ -264,7 +281,8 @@ class GaussianMixture(Problem):
             if the penalty is lost in the rounding of the covariance of X
         """
         X = np.ascontiguousarray(X, dtype=np.float64)
-        squares = ((X - weights @ X) ** 2).sum(axis=1)
+        centred = X - weights @ X
+        squares = (centred**2).sum(axis=1)
         spread = float(weights @ squares)
         if not self.prior * self.prior_variance > SINGULAR * spread:
             raise ConvergenceError(
@@ -279,7 +297,8 @@ class GaussianMixture(Problem):
         results = []
         for first in range(0, len(R), step):
             some = slice(first, first + step)
-            results.append(self._em(X, weights, R[some], means[some]))
+            found = self._em(X, weights, R[some], means[some])
+            results.append(found)
         if start is not None:
             results.append(self._em_from(X, weights, start))
         _, best = min(results, key=itemgetter(0))
@@ -303,14 +322,10 @@ class GaussianMixture(Problem):
 
     def _em_from(self, X, weights, theta):
         log_pi, means, factors = self._parts(theta, X.shape[1])
-        R, losses = _responsibilities(X - means[:, None], log_pi, factors)
-        return self._em(
-            X,
-            weights,
-            R[None],
-            means[None],
-            weights @ losses + self._penalty(log_pi, factors),
-        )
+        centred = X - means[:, None]
+        R, losses = _responsibilities(centred, log_pi, factors)
+        value = weights @ losses + self._penalty(log_pi, factors)
+        return self._em(X, weights, R[None], means[None], value)
 
     def _em(self, X, weights, R, means, value=np.inf):
         # The best (penalised loss, theta) to which EM leads from responsibilities (starts, k, n),
@@ -322,7 +337,8 @@ class GaussianMixture(Problem):
         for step in range(MAX_EM):
             share = R * weights
             mass = share.sum(axis=2)
-            moved = np.einsum("akn,aknd->akd", share, X - means[:, :, None])
+            centred = X - means[:, :, None]
+            moved = np.einsum("akn,aknd->akd", share, centred)
             divisor = np.maximum(mass, np.finfo(float).tiny)
             means = means + moved / divisor[:, :, None]
             centred = X - means[:, :, None]
@@ -330,14 +346,17 @@ class GaussianMixture(Problem):
             scatter = weighted.swapaxes(2, 3) @ centred
             scatter += prior * self.prior_variance * np.eye(X.shape[1])
             total = mass + prior
-            factors = _precision_factors(scatter / total[:, :, None, None])
+            covariances = scatter / total[:, :, None, None]
+            factors = _precision_factors(covariances)
             log_pi = np.log(total / (1.0 + k * prior))
             R, losses = _responsibilities(centred, log_pi, factors)
             new = losses @ weights + self._penalty(log_pi, factors)
             going_on = (value - new >= EM_TOL) & (step < MAX_EM - 1)
             if not going_on.all():
-                j = np.argmin(np.where(going_on, np.inf, new))
-                if new[j] < best[0]:
+                of_ended = np.where(going_on, np.inf, new)
+                j = np.argmin(of_ended)
+                least, _ = best
+                if new[j] < least:
                     theta = _theta_of(log_pi[j], means[j], factors[j])
                     best = (new[j], theta)
                 R = R[going_on]
@@ -360,20 +379,22 @@ class GaussianMixture(Problem):
         # Newton's method from where EM slowed down, and away from saddle points, where EM stays.
         def expansion(theta):
             value = self._objective(theta, X, weights)
-            slope = weights @ self.gradients(theta, X)
-            slope = slope + self._penalty_gradient(theta, X.shape[1])
+            of_losses = weights @ self.gradients(theta, X)
+            of_penalty = self._penalty_gradient(theta, X.shape[1])
+            slope = of_losses + of_penalty
             H = self.hessian(theta, X, None, weights)
             return -bordered(value, slope, -H)
 
         for _ in range(MAX_NEWTON):
             with suppress(ConvergenceError):
-                theta = newton(expansion, theta, enough=NEWTON_TOL)[1]
+                _, theta, _ = newton(expansion, theta, enough=NEWTON_TOL)
             value = self._objective(theta, X, weights)
             H = self.hessian(theta, X, None, weights)
             least, downhill = eigh(H, subset_by_index=[0, 0])
             if least > 0:
                 break
-            new, trial = self._leave_saddle(X, weights, theta, value, downhill[:, 0])
+            direction = downhill[:, 0]
+            new, trial = self._leave_saddle(X, weights, theta, value, direction)
             if not new < value:
                 break
             theta = trial
@@ -388,7 +409,8 @@ class GaussianMixture(Problem):
                 trial = theta + 0.5**halvings * side
                 if self._objective(trial, X, weights) < value:
                     _, there = self._em_from(X, weights, trial)
-                    results.append((self._objective(there, X, weights), there))
+                    reached = self._objective(there, X, weights)
+                    results.append((reached, there))
                     break
         return min(results, key=itemgetter(0))
 
@@ -398,19 +420,23 @@ def _theta_of(log_pi, means, factors):
     rows, columns = np.tril_indices(means.shape[1])
     lower = factors[:, rows, columns]
     logits = log_pi[:-1] - log_pi[-1]
-    return np.append(logits, np.column_stack([means, lower]))
+    of_components = np.column_stack([means, lower])
+    return np.append(logits, of_components)
 
 
 def _of_factors(by_factors):
     # `_theta_of` what belongs to factors alone, (k, d, d)
     k, d, _ = by_factors.shape
-    return _theta_of(np.zeros(k), np.zeros((k, d)), by_factors)
+    no_logits = np.zeros(k)
+    no_means = np.zeros((k, d))
+    return _theta_of(no_logits, no_means, by_factors)
 
 
 def _logit_curvature(log_pi):
     # the second derivative of the mixture weights' normaliser by the logits, (k - 1, k - 1)
     pi = np.exp(log_pi[:-1])
-    return np.diag(pi) - np.outer(pi, pi)
+    products = np.outer(pi, pi)
+    return np.diag(pi) - products
 
 
 def _diagonals(factors):
@@ -431,12 +457,11 @@ def _responsibilities(centred, log_pi, factors):
     # Posterior probabilities of the components, (..., k, n), and losses of the rows, (..., n),
     # where `centred`, (..., k, n, d), are the rows less each mean.
     U = centred @ factors
-    logs = (
-        log_pi
-        + np.log(_diagonals(factors)).sum(axis=-1)
-        - 0.5 * centred.shape[-1] * np.log(2.0 * np.pi)
-    )
-    logs = logs[..., None] - 0.5 * np.einsum("...d,...d->...", U, U)
+    d = centred.shape[-1]
+    log_determinants = np.log(_diagonals(factors)).sum(axis=-1)
+    logs = log_pi + log_determinants - 0.5 * d * np.log(2.0 * np.pi)
+    squares = np.einsum("...d,...d->...", U, U)
+    logs = logs[..., None] - 0.5 * squares
     top = logs.max(axis=-2, keepdims=True)
     R = np.exp(logs - top)
     total = R.sum(axis=-2, keepdims=True)
@@ -455,15 +480,20 @@ def _curvature(share, x, L):
     weighted = share[:, :, None] * x
     second = weighted.transpose(0, 2, 1) @ x
     by_factor = first @ L
+    of_mean = np.eye(d)[:, rows]
     mixed = -L[:, columns] * first[:, :, rows]
-    mixed = mixed - np.eye(d)[:, rows] * by_factor[:, :, columns]
+    mixed = mixed - of_mean * by_factor[:, :, columns]
+    same_column = columns[:, None] == columns
+    squares = second[:, rows[:, None], rows]
+    inverse_squares = np.diag(1.0 / np.diag(L) ** 2)
+    of_determinant = np.diag(inverse_squares[rows, columns])
     q = d + len(rows)
     H = np.empty((len(x), q, q))
-    H[:, :d, :d] = mass * (L @ L.T)
-    H[:, :d, d:] = mixed
-    H[:, d:, :d] = mixed.transpose(0, 2, 1)
-    same_column = columns[:, None] == columns
-    inverse_squares = np.diag(1.0 / np.diag(L) ** 2)
-    H[:, d:, d:] = second[:, rows[:, None], rows] * same_column
-    H[:, d:, d:] += mass * np.diag(inverse_squares[rows, columns])
+    means = slice(None, d)
+    lower = slice(d, None)
+    H[:, means, means] = mass * (L @ L.T)
+    H[:, means, lower] = mixed
+    H[:, lower, means] = mixed.transpose(0, 2, 1)
+    H[:, lower, lower] = squares * same_column
+    H[:, lower, lower] += mass * of_determinant
     return H

@@ -88,7 +88,10 @@ class GLM(Model):
         self._clear()
 
     def _clear(self):
-        self.span = Features(self.d) if self.d <= STAY else Span(self.rows([]))
+        if self.d <= STAY:
+            self.span = Features(self.d)
+        else:
+            self.span = Span(self.rows([]))
         p = self.span.rank + self.problem.fit_intercept
         no_rows = np.zeros((0, p))
         theta = np.zeros((p, self.Y.shape[1]))
@@ -124,9 +127,11 @@ class GLM(Model):
         n_new = span.rank - r
         K = self.theta.shape[1]
         coordinates, ones = np.hsplit(self.A, [r])
-        A = np.hstack([coordinates, np.zeros((len(self.A), n_new)), ones])
+        new_columns = np.zeros((len(self.A), n_new))
+        A = np.hstack([coordinates, new_columns, ones])
         slopes, intercepts = np.vsplit(self.theta, [r])
-        theta = np.vstack([slopes, np.zeros((n_new, K)), intercepts])
+        new_slopes = np.zeros((n_new, K))
+        theta = np.vstack([slopes, new_slopes, intercepts])
         A = np.vstack([A, self.design(X)])
         self._hold(A, theta)
 
@@ -134,7 +139,8 @@ class GLM(Model):
         self.A = A
         self.theta = theta
         # on each column of the design
-        self.penalty = np.full((A.shape[1], 1), self.l2)
+        n_columns = A.shape[1]
+        self.penalty = np.full((n_columns, 1), self.l2)
         if self.problem.fit_intercept and not self.problem.penalise_intercept:
             # positive where every mean is 0 or 1 to rounding
             self.penalty[-1] *= 1e-14
@@ -201,8 +207,9 @@ class GLM(Model):
 
         zero = np.zeros_like(self.theta)
         start = self.theta
+        is_better = at(start).value > at(zero).value
         # means of 0 and 1 have no curvature to follow
-        if not at(start).value > at(zero).value:
+        if not is_better:
             start = zero
         options = dict(max_iter=MAX_NEWTON, share=PROMISED, slack=ROUNDING)
         self.theta, _ = climb(at, start, **options)
@@ -218,7 +225,8 @@ class GLM(Model):
         mean = self.link.mean(np.zeros_like(y))
         first = self.weights[:, None] * (mean - y)
         gradient = np.linalg.norm(self.A.T @ first)
-        terms = np.linalg.norm(np.abs(self.A).T @ np.abs(first))
+        sizes = np.abs(self.A).T @ np.abs(first)
+        terms = np.linalg.norm(sizes)
         return max(gradient, 1e-6 * terms, 1e-300)
 
     def newton_step(self, theta, Z, y):
@@ -228,7 +236,8 @@ class GLM(Model):
         self.R = P - y
         of_rows = self.weights[:, None] * self.R
         gradient = self.A.T @ of_rows + self.penalty * theta
-        size = np.sqrt(np.vdot(gradient, gradient))
+        square = np.vdot(gradient, gradient)
+        size = np.sqrt(square)
         self._unit = max(self._unit, 1e-6 * size)
         self._left = size / self._unit
         self._linearise(P)
@@ -248,9 +257,11 @@ class GLM(Model):
         # where rows are many, a sample is enough
         skip = 1
         if P.shape[1] > 1:
-            skip = max(1, len(A) // (4 * A.shape[1]))
+            enough = 4 * A.shape[1]
+            skip = max(1, len(A) // enough)
         some = slice(None, None, skip)
-        root = np.sqrt(skip * c[some])[:, None] * A[some]
+        root = np.sqrt(skip * c[some])
+        root = root[:, None] * A[some]
         # of a product with itself BLAS computes one half
         self._block = root.T @ root
         self._factor = self._factorise(0.0)
@@ -322,7 +333,8 @@ class GLM(Model):
         # copy
         n = self.X.shape[0]
         rows = n if issparse(self.X) else BLOCK // self.d + 1
-        parts = [slice(low, low + rows) for low in range(0, n, rows)]
+        starts = range(0, n, rows)
+        parts = [slice(low, low + rows) for low in starts]
         is_large = len(parts) > 1 and n * self.d >= PARALLEL_ABOVE
         threads = n_threads() if is_large else 1
         if threads == 1:
@@ -333,7 +345,8 @@ class GLM(Model):
     def _along(self, V, X):
         # Linear predictors of rows X at parameters or directions V, shape (K, rows).
         of_features, of_intercept = np.vsplit(V, [self.d])
-        return of_features.T @ X.T + of_intercept.sum(axis=0)[:, None]
+        intercepts = of_intercept.sum(axis=0)
+        return of_features.T @ X.T + intercepts[:, None]
 
     def outer_gradient(self):
         """As `Model.outer_gradient`, shape (d + 1, K)."""
@@ -352,7 +365,8 @@ class GLM(Model):
             # faster than X.T @ R
             of_features = (R.T @ X).T
             of_intercept = R.sum(axis=0, dtype=np.float64, keepdims=True)
-            return np.concatenate([of_features, of_intercept[:n_intercepts]])
+            of_intercept = of_intercept[:n_intercepts]
+            return np.concatenate([of_features, of_intercept])
 
         of_penalty = self._in_features(self.outer_penalty * self.theta)
         return sum(self._over_rows(gradient)) + of_penalty
@@ -360,8 +374,10 @@ class GLM(Model):
     def mean_loss(self):
         """As `Model.mean_loss`."""
         losses = self.link.loss(self.Z, self.Y)
-        penalty = 0.5 * np.vdot(self.outer_penalty * self.theta, self.theta)
-        return float(np.dot(self.data.share, losses) + penalty)
+        loss = np.dot(self.data.share, losses)
+        pulled = self.outer_penalty * self.theta
+        penalty = 0.5 * np.vdot(pulled, self.theta)
+        return float(loss + penalty)
 
     def inverse_hessian(self, G):
         """As `Model.inverse_hessian`; outside of the span it divides by l2."""
@@ -374,8 +390,9 @@ class GLM(Model):
             start = self._inside(self._last)
         V = self._solve(inside, 10 * self.tol, self.ihvp.damping, start)
         if not isinstance(self.span, Features):
+            r = self.span.rank
             rest = V - inside / l2
-            rest[self.span.rank :] = V[self.span.rank :]
+            rest[r:] = V[r:]
             V = self._in_features(rest)
             V[: self.d] += G[: self.d] / l2
         self._last = V
@@ -388,7 +405,8 @@ class GLM(Model):
         image = self._product(inside)
         image[:r] -= self.l2 * inside[:r]
         image = self._in_features(image)
-        image[: self.d] += self.l2 * V[: self.d]
+        outside = self.l2 * V[: self.d]
+        image[: self.d] += outside
         return image
 
     def row_slopes(self, V):
@@ -397,7 +415,8 @@ class GLM(Model):
 
         def slopes(at):
             along = self._along(V, self.X[at])
-            return (self.residuals[at].T * along).sum(axis=0)
+            products = self.residuals[at].T * along
+            return products.sum(axis=0)
 
         return np.concatenate(self._over_rows(slopes))
 
@@ -412,19 +431,24 @@ class GLM(Model):
         X = self.rows(candidates)
         A = self.design(X)
         # the step is H^-1 a_k t_k' + q / s with q = H^-1 (penalty * theta)
-        q = self._solve(self.penalty * self.theta, 10 * self.tol)
+        pulled = self.penalty * self.theta
+        q = self._solve(pulled, 10 * self.tol)
         B = self._precondition(A.T)
         outside = self._outside(X, A[:, :r])
-        leverage = np.einsum("kp,pk->k", A, B) + outside
+        inside = np.einsum("kp,pk->k", A, B)
+        leverage = inside + outside
         Z = self.Z[candidates].astype(np.float64)
         P = link.mean(Z)
-        rhs = P - self.Y[candidates] - link.curve(P, A @ q) / s
+        by_penalty = link.curve(P, A @ q)
+        rhs = P - self.Y[candidates] - by_penalty / s
         curved = link.hessians(P) * leverage[:, None, None]
         system = s * np.eye(P.shape[1]) + curved
-        t = np.linalg.solve(system, rhs[:, :, None])[:, :, 0]
+        solved = np.linalg.solve(system, rhs[:, :, None])
+        t = solved[:, :, 0]
         along = self._along(self.direction, X).T
         slope = np.sum(t * along, axis=1)
-        slope += np.sum(self._inside(self.gradient) * q) / s
+        gradient = self._inside(self.gradient)
+        slope += np.sum(gradient * q) / s
         penalty = self._penalty_of_steps(B, t, q / s, outside)
         sample = self._outer_sample()
         M = self._sample_products(sample, X, A, B)
@@ -436,7 +460,8 @@ class GLM(Model):
         cross = np.einsum("ik,ik->k", M, pull @ t.T)
         forms = u * sample.link.forms(sample.P, t)
         curvature = np.einsum("ik,ik->k", np.square(M), forms)
-        curvature = curvature + 2 * cross + np.sum(own * pull)
+        alike = np.sum(own * pull)
+        curvature = curvature + 2 * cross + alike
         curvature = curvature.astype(np.float64) + penalty
         return predicted_decrease(slope, curvature, free_weights)
 
@@ -444,20 +469,26 @@ class GLM(Model):
         # Twice the outer penalty of the steps B_k t_k' + q, shape (k,); what lies outside of the
         # span adds `outside` times the penalty of H^-1 there.
         penalty = self.outer_penalty
-        of_rows = np.einsum("pk,pk->k", penalty * B, B) + self.data.penalised * outside
-        cross = t * (B.T @ (penalty * q))
-        return of_rows * np.sum(t * t, axis=1) + 2 * cross.sum(axis=1) + np.vdot(penalty * q, q)
+        in_span = np.einsum("pk,pk->k", penalty * B, B)
+        of_rows = in_span + self.data.penalised * outside
+        pulled = penalty * q
+        cross = t * (B.T @ pulled)
+        cross = cross.sum(axis=1)
+        squares = np.sum(t * t, axis=1)
+        return of_rows * squares + 2 * cross + np.vdot(pulled, q)
 
     def _outside(self, X, inside):
         # What the part of rows X outside of the span adds to their leverages, shape (k,).
         if isinstance(self.span, Features):
             return 0.0
         if issparse(X):
-            squares = np.ravel(X.multiply(X).sum(axis=1))
+            products = X.multiply(X)
+            squares = np.ravel(products.sum(axis=1))
         else:
             squares = np.einsum("kj,kj->k", X, X)
         squares_inside = np.einsum("kj,kj->k", inside, inside)
-        return np.maximum(squares - squares_inside, 0.0) / self.l2
+        rest = np.maximum(squares - squares_inside, 0.0)
+        return rest / self.l2
 
     def _sample_products(self, sample, X, A, B):
         # Products of the sample's rows with the inverse Hessian times candidates X, which have the
@@ -466,7 +497,8 @@ class GLM(Model):
             return sample.A @ B.astype(sample.A.dtype)
         r = self.span.rank
         dtype = sample.A.dtype
-        B[:r] -= A[:, :r].T / self.l2
+        inside = A[:, :r].T
+        B[:r] -= inside / self.l2
         products = dense(sample.X @ X.T.astype(dtype))
         outside = products / dtype.type(self.l2)
         return sample.A @ B.astype(dtype) + outside
@@ -476,16 +508,20 @@ class GLM(Model):
         blocks (Equation 3)."""
         gradient = self._inside(self.gradient)
         toward = self._solve(gradient, 10 * self.tol)
-        slope = -np.einsum("sk,sk->s", self.R, self.A @ toward)
+        moved = self.A @ toward
+        slope = -np.einsum("sk,sk->s", self.R, moved)
         sample = self._outer_sample(growth=1.0)
         dtype = sample.A.dtype
         B = self._precondition(self.A.T)
-        penalty = (B.T @ (self.outer_penalty * B)) * (self.R @ self.R.T)
+        by_penalty = B.T @ (self.outer_penalty * B)
+        curvature = by_penalty * (self.R @ self.R.T)
         root = np.sqrt(sample.u)[:, None]
         M = (root * sample.A) @ B.astype(dtype)
-        factors = sample.link.factors(sample.P, self.R.astype(dtype))
-        parts = [(M * F).astype(np.float64) for F in factors]
-        return sum((part.T @ part for part in parts), penalty), slope
+        residuals = self.R.astype(dtype)
+        for F in sample.link.factors(sample.P, residuals):
+            part = (M * F).astype(np.float64)
+            curvature = curvature + part.T @ part
+        return curvature, slope
 
     @cached_property
     def _sampled_rows(self):
@@ -509,7 +545,8 @@ class GLM(Model):
         root = self._outer
         ones = np.ones(root.shape[1], dtype=root.dtype)
         X = root[: self.d].T
-        A = np.hstack([self.span.coordinates(X), root[self.d :].T])
+        intercepts = root[self.d :].T
+        A = np.hstack([self.span.coordinates(X), intercepts])
         return _Sample(SquaredLink(), ones, ones[:, None], X, A)
 
     def _root_of_curvature(self, S, u):
@@ -517,13 +554,15 @@ class GLM(Model):
         P = self.link.mean(self.Z[self._sample])
         root = np.sqrt(u * self.link.diagonal(P))
         scaled = S * root[:, None]
-        G = (scaled.T @ scaled).astype(np.float64)
+        products = scaled.T @ scaled
+        G = products.astype(np.float64)
         # G is singular to rounding
         tol = 1e-7 * G.diagonal().max()
         L, pivots, rank, _ = dpstrf(G, tol=tol, lower=True)
+        L = np.tril(L)
         dtype = np.float64 if self.d <= FRESH else self.X.dtype
         root = np.empty((len(G), rank), dtype=dtype)
-        root[pivots - 1] = np.tril(L)[:, :rank]
+        root[pivots - 1] = L[:, :rank]
         return root
 
 

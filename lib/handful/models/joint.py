@@ -41,8 +41,12 @@ class Joint(Problem):
     _: KW_ONLY
     alternate: bool = False
 
+    @property
+    def _problems(self):
+        return self.problem_a, self.problem_b
+
     def _any(self, name):
-        return any(getattr(problem, name, False) for problem in (self.problem_a, self.problem_b))
+        return any(getattr(problem, name, False) for problem in self._problems)
 
     @property
     def needs_y(self):
@@ -62,26 +66,23 @@ class Joint(Problem):
     @property
     def n_rounds(self):
         """As in `Problem`."""
-        return min(
-            (p.n_rounds for p in (self.problem_a, self.problem_b) if p.n_rounds), default=None
-        )
+        wanted = [problem.n_rounds for problem in self._problems if problem.n_rounds]
+        return min(wanted, default=None)
 
     def check(self):
         """As `Problem.check`, of both problems, too."""
         check_options(self)
-        check_problem(self.problem_a)
-        check_problem(self.problem_b)
+        for problem in self._problems:
+            check_problem(problem)
 
     def check_targets(self, y, dtype):
         """As `Problem.check_targets`, of both problems."""
-        self.problem_a.check_targets(y, dtype)
-        self.problem_b.check_targets(y, dtype)
+        for problem in self._problems:
+            problem.check_targets(y, dtype)
 
     def model(self, rows, rng, **options):
         """As `Problem.model`: a `JointModel`."""
-        models = [
-            problem.model(rows, rng, **options) for problem in (self.problem_a, self.problem_b)
-        ]
+        models = [problem.model(rows, rng, **options) for problem in self._problems]
         return JointModel(models, [1.0, self.trade_off], self.alternate)
 
 
@@ -106,7 +107,8 @@ class JointModel(Model):
     def _asked(self):
         # (model, factor) of those that count in this round
         if self.alternate:
-            return [(self.models[(self._round - 1) % len(self.models)], 1.0)]
+            turn = (self._round - 1) % len(self.models)
+            return [(self.models[turn], 1.0)]
         return list(zip(self.models, self.factors))
 
     @property
@@ -127,15 +129,19 @@ class JointModel(Model):
             getattr(model, name)(*arguments)
 
     def _sum(self, name, *arguments, **options):
-        return sum(
-            factor * getattr(model, name)(*arguments, **options) for model, factor in self._asked
-        )
+        total = 0
+        for model, factor in self._asked:
+            method = getattr(model, name)
+            total = total + factor * method(*arguments, **options)
+        return total
 
     def labels(self):
         """As `Model.labels`, of the first model that has classes."""
-        return next(
-            (labels for model in self.models if (labels := model.labels()) is not None), None
-        )
+        for model in self.models:
+            labels = model.labels()
+            if labels is not None:
+                return labels
+        return None
 
     def add_rows(self, indices):
         self._each("add_rows", indices)
@@ -163,5 +169,10 @@ class JointModel(Model):
 
     def weight_quadratic(self):
         """As `Model.weight_quadratic`."""
-        pairs = [(factor, *model.weight_quadratic()) for model, factor in self._asked]
-        return sum(f * Q for f, Q, _ in pairs), sum(f * slope for f, _, slope in pairs)
+        curvature = 0
+        slope = 0
+        for model, factor in self._asked:
+            Q, own_slope = model.weight_quadratic()
+            curvature = curvature + factor * Q
+            slope = slope + factor * own_slope
+        return curvature, slope

@@ -72,7 +72,8 @@ class LinearProblem(Problem):
     def _derivatives(self, theta, X, y):
         linear = LinearModel(self, y.shape[1])
         A = linear.design(X)
-        first, second = linear.link.derivatives(linear.predictors(theta, A), y)
+        Z = linear.predictors(theta, A)
+        first, second = linear.link.derivatives(Z, y)
         return linear, A, first, second
 
     def gradients(self, theta, X, y):
@@ -83,8 +84,8 @@ class LinearProblem(Problem):
     def hessian(self, theta, X, y, weights):
         """As `Problem.hessian`."""
         linear, A, _, second = self._derivatives(theta, X, y)
-        penalty = np.diag(self.l2 * linear.penalised(X.shape[1]))
-        return linear.hessian(second, A, weights) + penalty
+        strengths = self.l2 * linear.penalised(X.shape[1])
+        return linear.hessian(second, A, weights) + np.diag(strengths)
 
     def check_targets(self, y: Table, dtype: Any) -> None:
         """As `Problem.check_targets`; ValueError for huge targets, too."""
@@ -183,15 +184,17 @@ class Logistic(LinearProblem):
             targets = soft_targets(y)
             return targets[:, 1:] if targets.shape[1] == 2 else targets
         if type_of_target(y) != "multiclass":
-            return 0.5 + 0.5 * signed_labels(y, "logistic regression")[1][:, None]
+            _, signs = signed_labels(y, "logistic regression")
+            return 0.5 + 0.5 * signs[:, None]
         classes, codes = np.unique(y, return_inverse=True)
         check_memory(
             f"multinomial regression of {len(y):,} rows in {len(classes):,} classes",
             32 * len(y) * len(classes),
             "are these targets of a regression? There is LeastSquares; else take fewer classes",
         )
-        targets = np.zeros((len(y), len(classes)))
-        targets[np.arange(len(y)), codes] = 1.0
+        n = len(y)
+        targets = np.zeros((n, len(classes)))
+        targets[np.arange(n), codes] = 1.0
         return targets
 
 

@@ -46,7 +46,9 @@ class LinearModel:
     def predictors(self, theta, A):
         """Linear predictors, shape (n, J K), of rows A of the design at parameters (p,) or (J,
         p)."""
-        return A @ theta.reshape(-1, A.shape[1]).T
+        n_columns = A.shape[1]
+        of_outputs = theta.reshape(-1, n_columns)
+        return A @ of_outputs.T
 
     def gradients(self, first, A):
         """Gradients of the rows' losses by the parameters, shape (n, p), of those by the
@@ -58,8 +60,10 @@ class LinearModel:
         """Second derivative of the weighted sum of losses by the parameters, shape (p, p), of those
         by the predictors, (n, K, K)."""
         weighted = weights[:, None, None] * second
-        by_output = weighted.swapaxes(0, 1)
-        rows = [A.T @ self.gradients(own, A) for own in by_output]
+        rows = []
+        for of_output in weighted.swapaxes(0, 1):
+            by_parameters = self.gradients(of_output, A)
+            rows.append(A.T @ by_parameters)
         return np.vstack(rows)
 
 
@@ -116,11 +120,14 @@ class LogisticLink(Link):
 
     def mean(self, Z):
         """As `Link.mean`."""
-        return 1 / (1 + np.exp(np.minimum(-Z, 80)))
+        # beyond it the exponential would overflow in float32
+        bounded = np.minimum(-Z, 80)
+        return 1 / (1 + np.exp(bounded))
 
     def loss(self, Z, Y):
         """As `Link.loss`."""
-        tail = np.log(1 + np.exp(-np.abs(Z)))
+        smaller = np.exp(-np.abs(Z))
+        tail = np.log(1 + smaller)
         losses = np.maximum(Z, 0) - Y * Z + tail
         return losses[:, 0]
 
@@ -138,7 +145,8 @@ class SquaredLink(Link):
 
     def loss(self, Z, Y):
         """As `Link.loss`."""
-        return 0.5 * np.sum(np.square(Z - Y), axis=1)
+        squares = np.square(Z - Y)
+        return 0.5 * np.sum(squares, axis=1)
 
     def curvature(self, P):
         """As `Link.curvature`."""
@@ -155,7 +163,8 @@ class PoissonLink(Link):
     def mean(self, Z):
         """As `Link.mean`."""
         # float32 ends at exp(88)
-        return np.exp(np.minimum(Z, 80))
+        bounded = np.minimum(Z, 80)
+        return np.exp(bounded)
 
     def loss(self, Z, Y):
         """As `Link.loss`, without the logarithm of the factorial."""
@@ -179,14 +188,16 @@ class SoftmaxLink(Link):
         """As `Link.loss`."""
         E, top = _exponentials(Z)
         normaliser = np.log(E.sum(axis=0)) + top
-        return normaliser - np.einsum("nk,nk->n", Y, Z)
+        of_targets = np.einsum("nk,nk->n", Y, Z)
+        return normaliser - of_targets
 
     def curve(self, P, D):
         """As `Link.curve`."""
         PD = P * D
         # a product, as sums along short rows take longer
         ones = np.ones((P.shape[1], 1), P.dtype)
-        PD -= P * (PD @ ones)
+        totals = PD @ ones
+        PD -= P * totals
         return PD
 
     def diagonal(self, P):
@@ -196,13 +207,15 @@ class SoftmaxLink(Link):
     def forms(self, P, T):
         """As `Link.forms`."""
         squares = P @ (T * T).T
-        return squares - np.square(P @ T.T)
+        means = P @ T.T
+        return squares - np.square(means)
 
     def factors(self, P, T):
         """As `Link.factors`."""
         mean = P @ T.T
         for p, t in zip(P.T, T.T):
-            yield np.sqrt(p)[:, None] * (t - mean)
+            root = np.sqrt(p)
+            yield root[:, None] * (t - mean)
 
 
 def _exponentials(Z):

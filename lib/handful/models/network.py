@@ -184,11 +184,9 @@ class Network(Problem):
                     "for a regression "
                     "give one: loss=lambda outputs, targets: (outputs[:, 0] - targets) ** 2."
                 )
-            return (
-                np.unique(y, return_inverse=True)[1]
-                if y.ndim == 1
-                else soft_targets(y).astype(np.float32)
-            )
+            if y.ndim == 1:
+                return np.unique(y, return_inverse=True)[1]
+            return soft_targets(y).astype(np.float32)
         if y.dtype.kind not in "biuf":
             raise ValueError(
                 f"a loss of your own takes numbers as y, got {y.dtype}: encode the labels."
@@ -200,9 +198,8 @@ class Network(Problem):
         problem = copy(self)
         rows = rows.encoded(self)
         if self.train is None:
-            problem.train = TrainConfig(
-                n_steps=int(np.clip(len(rows.sample_weight) // 5, *DEFAULT_STEPS))
-            )
+            n_steps = np.clip(len(rows.sample_weight) // 5, *DEFAULT_STEPS)
+            problem.train = TrainConfig(n_steps=int(n_steps))
         return NetworkModel(problem, rows, ihvp)
 
     def fit_module(self, X, y, rng, watch=None):
@@ -222,7 +219,8 @@ class Network(Problem):
         generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
         size = min(config.batch_size, len(X))
         device = torch.device(self.device or "cpu")
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        devices = [device] if device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
             # of the initial weights and dropout
             torch.manual_seed(int(rng.integers(2**63)))
             module = self.make_module().train()
@@ -236,7 +234,9 @@ class Network(Problem):
                     order = np.concatenate([order, rng.permutation(len(X))])
                 batch = torch.from_numpy(order[:size]).to(X.device)
                 order = order[size:]
-                rows = X[batch] if config.augment is None else config.augment(X[batch], generator)
+                rows = X[batch]
+                if config.augment is not None:
+                    rows = config.augment(rows, generator)
                 with torch.autocast(device.type, torch.bfloat16, enabled=config.bfloat16):
                     losses = (
                         self.row_losses(module(rows), y[batch])
@@ -263,9 +263,9 @@ class Network(Problem):
 
     def make_module(self):
         """A module to be trained, in its initial state."""
-        return (
-            deepcopy(self.module) if isinstance(self.module, torch.nn.Module) else self.module()
-        ).to(self.device)
+        is_module = isinstance(self.module, torch.nn.Module)
+        module = deepcopy(self.module) if is_module else self.module()
+        return module.to(self.device)
 
     def in_type_of(self, module, X):
         """Rows X in the module's type; ValueError if that cannot hold them, and where nothing is to
@@ -328,11 +328,10 @@ class Network(Problem):
         if self.loss is not None:
             return
         classes = int(y.max()) + 1 if y.ndim == 1 else y.shape[1]
-        if (
-            outputs.ndim != 2
-            or outputs.shape[1] < classes
-            or (y.ndim == 2 and outputs.shape[1] > classes)
-        ):
+        suits = outputs.ndim == 2 and outputs.shape[1] >= classes
+        if suits and y.ndim == 2:
+            suits = outputs.shape[1] == classes
+        if not suits:
             raise ValueError(
                 f"module must give one number for each of {classes} classes, outputs of shape "
                 f"({len(outputs)}, "

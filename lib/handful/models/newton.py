@@ -10,12 +10,21 @@ from handful.checks import ConvergenceError
 
 # Steps are halved to this share of their length.
 SHORTEST = 1e-12
+# A curvature has at least this share of the largest one.
+HARDLY_CURVED = 1e-10
+TINY = 1e-300
 WAY_OUT = "centre and scale the columns of X, or penalise more"
 
 
 def bordered(value, slope, H):
     """An expansion of its parts."""
-    return np.block([[np.reshape(value, (1, 1)), slope[None]], [slope[:, None], H]])
+    p = len(slope)
+    expansion = np.empty((p + 1, p + 1))
+    expansion[0, 0] = value
+    expansion[0, 1:] = slope
+    expansion[1:, 0] = slope
+    expansion[1:, 1:] = H
+    return expansion
 
 
 def quadratic(H):
@@ -83,7 +92,8 @@ class Expanded:
 
     def step(self):
         """A Newton step and what it promises; None where that is not more than enough."""
-        if not np.isfinite(self._expansion).all():
+        is_finite = np.isfinite(self._expansion)
+        if not is_finite.all():
             raise ConvergenceError(f"not a number on the way to a mode: {WAY_OUT}.")
         slope = self._expansion[0, 1:]
         self.root = root_of_inverse(self._expansion[1:, 1:])
@@ -132,7 +142,9 @@ def newton(expansion, theta, *, enough=1e-10, max_iter=100):
 def root_of_inverse(H):
     """A root, ``root @ root.T``, of the inverse of a curvature; what is not curved counts as hardly
     curved, upwards."""
-    scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(H)), 1e-300))
+    diagonal = np.maximum(np.abs(np.diag(H)), TINY)
+    scale = 1 / np.sqrt(diagonal)
     values, vectors = np.linalg.eigh(H * scale * scale[:, None])
-    values = np.maximum(np.abs(values), 1e-10 * max(values.max(), 1e-300))
+    largest = max(values.max(), TINY)
+    values = np.maximum(np.abs(values), HARDLY_CURVED * largest)
     return vectors / np.sqrt(values) * scale[:, None]

@@ -127,7 +127,8 @@ class Problem(Options):
         quadratic form of the `hessian` of zero weights."""
         if type(self).loss is not Problem.loss:
             return _torch_model().penalty_of(self, theta)
-        penalty = self.hessian(theta, X, y, np.zeros(len(X)))
+        no_weights = np.zeros(len(X))
+        penalty = self.hessian(theta, X, y, no_weights)
         return float(0.5 * theta @ penalty @ theta)
 
     def losses(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -144,12 +145,14 @@ class Problem(Options):
         time."""
         if type(self).loss is not Problem.loss:
             return _torch_model().by_rows(self, "hessians", theta, X, y)
-        penalty = self.hessian(theta, X, y, np.zeros(len(X)))
-        found = np.empty((len(X), *penalty.shape))
-        for i in range(len(X)):
+        n = len(X)
+        one = np.ones(1)
+        penalty = self.hessian(theta, X, y, np.zeros(n))
+        found = np.empty((n, *penalty.shape))
+        for i in range(n):
             row = slice(i, i + 1)
             target = None if y is None else y[row]
-            found[i] = self.hessian(theta, X[row], target, np.ones(1))
+            found[i] = self.hessian(theta, X[row], target, one)
         return found - penalty
 
     def hessian(
@@ -202,7 +205,8 @@ class Problem(Options):
             H = self.hessian(theta, X, y, weights)
             return -bordered(objective(theta), gradient(theta), -H)
 
-        enough = 1e-13 * max(abs(objective(theta)), abs(objective(zero)))
+        size = max(abs(objective(theta)), abs(objective(zero)))
+        enough = 1e-13 * size
         unit = max(
             np.abs(gradient(theta)).max(),
             np.abs(gradient(zero)).max(),
@@ -251,11 +255,8 @@ class GenericModel(Model):
                 "a model with so many parameters needs a `Model` of its own, as "
                 "handful.models.Network has"
             )
-            check_memory(
-                f"the Hessian of {type(self.problem).__name__}, {p:,} x {p:,},",
-                32 * p**2,
-                way_out,
-            )
+            what = f"the Hessian of {type(self.problem).__name__}, {p:,} x {p:,},"
+            check_memory(what, 32 * p**2, way_out)
         self.theta = self._finite("solve", None, X, y, c, start=self.theta)
         p = len(self.theta)
         self.weights = c
@@ -279,11 +280,12 @@ class GenericModel(Model):
         asked = getattr(self.problem, method)
         values = np.asarray(asked(*arguments, **options), dtype=np.float64)
         shape = (values.size,) if shape is None else shape
-        if values.shape != shape or not np.isfinite(values).all():
+        is_finite = np.isfinite(values)
+        if values.shape != shape or not is_finite.all():
             raise ConvergenceError(
                 f"{type(self.problem).__name__}.{method} must give finite numbers of shape "
                 f"{shape}, got shape "
-                f"{values.shape} with {np.count_nonzero(~np.isfinite(values))} entries that are "
+                f"{values.shape} with {np.count_nonzero(~is_finite)} entries that are "
                 "not finite."
             )
         return values
@@ -297,7 +299,8 @@ class GenericModel(Model):
             yield rows[lo : lo + step]
 
     def _gradients(self, rows):
-        return self.problem.gradients(self.theta, *self.data.at(rows))
+        X, y = self.data.at(rows)
+        return self.problem.gradients(self.theta, X, y)
 
     def mean_loss(self):
         """As `Model.mean_loss`."""
@@ -305,7 +308,8 @@ class GenericModel(Model):
         losses = self._finite("losses", self._u.shape, self.theta, rows.X, rows.y)
         loss = float(self._u @ losses)
         if rows.penalised:
-            loss += self.problem.penalty_at(self.theta, *rows.at(self.indices))
+            X, y = rows.at(self.indices)
+            loss += self.problem.penalty_at(self.theta, X, y)
         return loss
 
     def outer_gradient(self):
@@ -313,7 +317,9 @@ class GenericModel(Model):
         g = np.zeros(len(self.theta))
         for rows in self._stretches(np.flatnonzero(self._u)):
             g += self._u[rows] @ self._gradients(rows)
-        return g + self._penalty_gradient() if self.data.penalised else g
+        if self.data.penalised:
+            g = g + self._penalty_gradient()
+        return g
 
     def _penalty_gradient(self):
         # at the solution it balances that of the losses
@@ -348,13 +354,17 @@ class GenericModel(Model):
         H_out = self.outer_hessian()
         slope = np.empty(len(candidates))
         curvature = np.empty(len(candidates))
-        for part in self._stretches(np.arange(len(candidates)), len(pull) ** 2):
-            own = self.problem.row_hessians(self.theta, *self.data.at(candidates[part]))
-            steps = np.linalg.solve(data + s * penalty + own, (rows[part] + pull)[:, :, None])[
-                :, :, 0
-            ]
+        every = np.arange(len(candidates))
+        for part in self._stretches(every, len(pull) ** 2):
+            more, more_y = self.data.at(candidates[part])
+            own = self.problem.row_hessians(self.theta, more, more_y)
+            system = data + s * penalty + own
+            rhs = rows[part] + pull
+            solved = np.linalg.solve(system, rhs[:, :, None])
+            steps = solved[:, :, 0]
             slope[part] = steps @ self.gradient
-            curvature[part] = np.einsum("kp,kp->k", steps @ H_out, steps)
+            bent = steps @ H_out
+            curvature[part] = np.einsum("kp,kp->k", bent, steps)
         return predicted_decrease(slope, curvature, free_weights)
 
     def outer_hessian(self):
@@ -366,13 +376,17 @@ class GenericModel(Model):
         hessian = self.problem.hessian(self.theta, X, y, u)
         if self.data.penalised:
             return hessian
-        return hessian - self.problem.hessian(self.theta, X, y, 0 * u)
+        penalty = self.problem.hessian(self.theta, X, y, 0 * u)
+        return hessian - penalty
 
     def weight_quadratic(self):
         """As `Model.weight_quadratic`, by the derivative of the solution by the weights (Equation
         3)."""
-        jacobian = -cho_solve(self._factor, self._gradients(self.indices).T)
-        return jacobian.T @ self.outer_hessian() @ jacobian, self.gradient @ jacobian
+        gradients = self._gradients(self.indices)
+        jacobian = -cho_solve(self._factor, gradients.T)
+        curvature = jacobian.T @ self.outer_hessian() @ jacobian
+        slope = self.gradient @ jacobian
+        return curvature, slope
 
 
 def has_losses(problem):

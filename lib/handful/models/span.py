@@ -67,11 +67,15 @@ class Span:
             T[:r, :r] = self.T
             T[r, :r] = -image @ self.T / length
             T[r, r] = 1.0 / length
-            self.T, self._rows = T, join_rows([self._rows, x])
+            self.T = T
+            self._rows = join_rows([self._rows, x])
 
     def coordinates(self, X):
         """As `Features.coordinates`."""
-        return dense(X @ self._rows.T.astype(X.dtype)) @ self.T.T.astype(X.dtype)
+        rows = self._rows.T.astype(X.dtype)
+        basis = self.T.T.astype(X.dtype)
+        products = dense(X @ rows)
+        return products @ basis
 
     def project(self, G):
         """As `Features.project`."""

@@ -53,34 +53,47 @@ class NetworkModel(Model):
 
     def _rows(self, rows):
         rows = torch.as_tensor(np.asarray(rows))
-        return self._X[rows].to(self.problem.device), self._y[rows].to(self.problem.device)
+        device = self.problem.device
+        X = self._X[rows].to(device)
+        y = self._y[rows].to(device)
+        return X, y
 
     def _batches(self, rows):
-        for low in range(0, len(rows), self.problem.batch_size):
-            part = rows[low : low + self.problem.batch_size]
-            yield part, *self._rows(part)
+        size = self.problem.batch_size
+        for low in range(0, len(rows), size):
+            part = rows[low : low + size]
+            X, y = self._rows(part)
+            yield part, X, y
 
     def fit(self, weights=None):
         """Train the network from scratch on the coreset; weights must be equal."""
         if weights is not None and np.ptp(weights) > 1e-12:
             raise ValueError("a Network trains with equal weights only: take weighting='equal'.")
-        first = self.module is None
-        self.module = self.problem.fit_module(*self._rows(self.indices), self._rng(0))
-        trained = {
-            name: p.detach() for name, p in self.module.named_parameters() if p.requires_grad
-        }
+        is_first = self.module is None
+        X, y = self._rows(self.indices)
+        self.module = self.problem.fit_module(X, y, self._rng(0))
+        trained = {}
+        for name, parameter in self.module.named_parameters():
+            if parameter.requires_grad:
+                trained[name] = parameter.detach()
         self._shapes = {name: p.shape for name, p in trained.items()}
-        self.theta = torch.cat([p.ravel() for p in trained.values()])
-        if first:
+        flat = [p.ravel() for p in trained.values()]
+        self.theta = torch.cat(flat)
+        if is_first:
             self._X = self.problem.in_type_of(self.module, self._X)
+            row, _ = self._rows([0])
             # all classes of the data count, also those without a chosen row
             with torch.no_grad():
-                self.problem.check_outputs(self.module(self._rows([0])[0]), self._y)
+                outputs = self.module(row)
+                self.problem.check_outputs(outputs, self._y)
 
     def _outputs(self, theta, X):
-        parts = theta.split([shape.numel() for shape in self._shapes.values()])
-        named = {name: part.view(shape) for part, (name, shape) in zip(parts, self._shapes.items())}
-        return functional_call(self.module, named, (X,))
+        sizes = [shape.numel() for shape in self._shapes.values()]
+        parts = theta.split(sizes)
+        parameters = {}
+        for part, (name, shape) in zip(parts, self._shapes.items()):
+            parameters[name] = part.view(shape)
+        return functional_call(self.module, parameters, (X,))
 
     def _losses(self, theta, X, y):
         return self.problem.row_losses(self._outputs(theta, X), y)
@@ -95,9 +108,12 @@ class NetworkModel(Model):
         total = 0.0
         for rows, X, y in self._batches(np.flatnonzero(self._u)):
             u = torch.as_tensor(self._u[rows], device=X.device)
-            total = total + grad(
-                lambda theta, X=X, y=y, u=u: (u * self._losses(theta, X, y)).sum()
-            )(self.theta)
+
+            def weighted_loss(theta, X=X, y=y, u=u):
+                losses = u * self._losses(theta, X, y)
+                return losses.sum()
+
+            total = total + grad(weighted_loss)(self.theta)
         return _vector(total + self._outer_decay * self.theta)
 
     @property
@@ -107,11 +123,12 @@ class NetworkModel(Model):
     @torch.no_grad()
     def mean_loss(self):
         """As `Model.mean_loss`."""
-        blocks = self._batches(np.flatnonzero(self._u))
-        losses = sum(
-            self._u[rows] @ self._losses(self.theta, X, y).cpu().numpy() for rows, X, y in blocks
-        )
-        return float(losses + 0.5 * self._outer_decay * (self.theta @ self.theta))
+        total = 0
+        for rows, X, y in self._batches(np.flatnonzero(self._u)):
+            losses = self._losses(self.theta, X, y)
+            total = total + self._u[rows] @ losses.cpu().numpy()
+        penalty = 0.5 * self._outer_decay * (self.theta @ self.theta)
+        return float(total + penalty)
 
     def hvp(self, rng):
         """The function ``v -> H v``: curvature of the inner problem on a minibatch.
@@ -126,9 +143,10 @@ class NetworkModel(Model):
             chosen = rng.choice(chosen, size, replace=False)
 
         def hvp(vector):
-            X, y = self._rows(
-                rng.choice(chosen, size, replace=False) if size < len(chosen) else chosen
-            )
+            batch = chosen
+            if size < len(chosen):
+                batch = rng.choice(chosen, size, replace=False)
+            X, y = self._rows(batch)
             v = self._tensor(vector)
 
             def outputs_of(theta):
@@ -144,9 +162,10 @@ class NetworkModel(Model):
                     (v,),
                 )
             else:
-                outputs, output_tangent = jvp(outputs_of, (self.theta,), (v,))
-                _, loss_hvp = jvp(grad(loss_of), (outputs,), (output_tangent,))
-                (product,) = vjp(outputs_of, self.theta)[1](loss_hvp)
+                outputs, tangent = jvp(outputs_of, (self.theta,), (v,))
+                _, loss_hvp = jvp(grad(loss_of), (outputs,), (tangent,))
+                _, pull_back = vjp(outputs_of, self.theta)
+                (product,) = pull_back(loss_hvp)
             return _vector(product) + decay * vector
 
         return hvp
@@ -170,7 +189,8 @@ class NetworkModel(Model):
         # If no curvature is negative, each of the terms is at most |g| over the largest one, hence
         # at most this:
         length = np.linalg.norm(direction)
-        longest = g @ g / np.linalg.norm(hvp(g) + damping * g)
+        image = hvp(g) + damping * g
+        longest = g @ g / np.linalg.norm(image)
         # twice, since minibatches differ
         if not length <= 2 * n_terms * longest:
             raise ConvergenceError(
@@ -188,13 +208,18 @@ class NetworkModel(Model):
             return self._rng(2).uniform(0.0, NO_GAIN, len(scores))
         v = self._tensor(v)
         for rows, X, y in self._batches(np.arange(len(scores))):
-            _, slopes = jvp(lambda theta, X=X, y=y: self._losses(theta, X, y), (self.theta,), (v,))
+
+            def losses(theta, X=X, y=y):
+                return self._losses(theta, X, y)
+
+            _, slopes = jvp(losses, (self.theta,), (v,))
             scores[rows] = slopes.cpu().numpy()
         return scores
 
 
 def _vector(tensor):
-    return tensor.detach().cpu().numpy().astype(np.float64)
+    array = tensor.detach().cpu().numpy()
+    return array.astype(np.float64)
 
 
 def by_rows(problem, kind, theta, X, y):
@@ -220,7 +245,9 @@ def by_rows(problem, kind, theta, X, y):
     X = _tensor(X)
     y = _tensor(y)
     try:
-        values = vmap(of_row, (None, 0, None if y is None else 0))(theta, X, y)
+        axis_of_y = None if y is None else 0
+        of_rows = vmap(of_row, (None, 0, axis_of_y))
+        values = of_rows(theta, X, y)
         if kind == "losses" and values.ndim != 1:
             raise ValueError(f"it gives shape {tuple(values.shape[1:])}")
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
@@ -239,13 +266,14 @@ def penalty_of(problem, theta):
 
 def penalty_hessian(problem, theta):
     """Second derivative of the penalty, shape (p, p)."""
-    return hessian(problem.penalty)(_tensor(theta)).detach().numpy()
+    second = hessian(problem.penalty)
+    return second(_tensor(theta)).detach().numpy()
 
 
 def _tensor(array):
     if array is None:
         return None
     array = np.asarray(array)
-    return torch.from_numpy(
-        np.array(array, dtype=np.float64 if array.dtype.kind == "f" else array.dtype)
-    )
+    dtype = np.float64 if array.dtype.kind == "f" else array.dtype
+    own = np.array(array, dtype=dtype)
+    return torch.from_numpy(own)

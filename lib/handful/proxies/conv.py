@@ -26,38 +26,53 @@ def pairs(X, Y, image, device, **network):
     -------
     s, t : arrays of that type, shape (n, m)
     """
-    x, y = (torch.as_tensor(A, device=device).reshape(len(A), *image) for A in (X, Y))
+    x = _images(X, image, device)
+    y = _images(Y, image, device)
     most = _most(image, device, network)
-    step = max(1, int(most**0.5))
-    s, t = np.empty((2, len(x), len(y)), dtype=X.dtype)
+    x_step = max(1, int(most**0.5))
+    y_step = max(1, most // x_step)
+    shape = len(x), len(y)
+    s = np.empty(shape, dtype=X.dtype)
+    t = np.empty(shape, dtype=X.dtype)
     products = "nchw,mcij->hwijnm" if network["pooled"] else "nchw,mchw->hwnm"
-    for i in range(0, len(x), step):
-        for j in range(0, len(y), max(1, most // step)):
-            at = slice(i, i + step), slice(j, j + max(1, most // step))
-            a = x[at[0]]
-            b = y[at[1]]
-            q_x = _variances(a)[..., None]
+    for i in range(0, len(x), x_step):
+        rows = slice(i, i + x_step)
+        a = x[rows]
+        q_x = _variances(a)[..., None]
+        for j in range(0, len(y), y_step):
+            columns = slice(j, j + y_step)
+            b = y[columns]
             q_y = _variances(b)[..., None, :]
-            s[at], t[at] = _recursion(torch.einsum(products, a, b) / image[0], q_x, q_y, **network)
+            covariances = torch.einsum(products, a, b) / image[0]
+            own_s, own_t = _recursion(covariances, q_x, q_y, **network)
+            s[rows, columns] = own_s
+            t[rows, columns] = own_t
     return s, t
 
 
 def selves(X, image, device, **network):
     """As `pairs`, of each image with itself: two arrays, shape (n,)."""
-    x = torch.as_tensor(X, device=device).reshape(len(X), *image)
+    x = _images(X, image, device)
     products = "nchw,ncij->hwijn" if network["pooled"] else "nchw,nchw->hwn"
-    chunks = x.split(max(1, _most(image, device, network)))
-    parts = [
-        _recursion(torch.einsum(products, a, a) / image[0], *[_variances(a)] * 2, **network)
-        for a in chunks
-    ]
-    return tuple(np.concatenate(part).astype(X.dtype) for part in zip(*parts))
+    most = max(1, _most(image, device, network))
+    parts = []
+    for a in x.split(most):
+        covariances = torch.einsum(products, a, a) / image[0]
+        variances = _variances(a)
+        parts.append(_recursion(covariances, variances, variances, **network))
+    s, t = map(np.concatenate, zip(*parts))
+    return s.astype(X.dtype), t.astype(X.dtype)
+
+
+def _images(X, image, device):
+    return torch.as_tensor(X, device=device).reshape(len(X), *image)
 
 
 def _most(image, device, network):
     # pairs of images at a time
     pixels = image[1] * image[2]
-    return CHUNK.get(device, CHUNK_ELSEWHERE) // (pixels**2 if network["pooled"] else pixels)
+    n_values = pixels**2 if network["pooled"] else pixels
+    return CHUNK.get(device, CHUNK_ELSEWHERE) // n_values
 
 
 def _variances(x):
@@ -67,18 +82,24 @@ def _variances(x):
 def _recursion(s, q_x, q_y, *, filters, pooled, w_var, b_var):
     # Layer by layer; pixels are the first axes, pairs of images the last.
     t = None
-    axes = ((0, 2), (1, 3)) if pooled else ((0,), (1,))
+    of_image = (0,), (1,)
+    of_pair = ((0, 2), (1, 3)) if pooled else of_image
     for width in filters:
         weight = w_var / width**2
-        s = _box_sums(s, width, axes).mul_(weight).add_(b_var)
-        t = s if t is None else _box_sums(t, width, axes).mul_(weight).add_(s)
-        q_x, q_y = (weight * _box_sums(q, width, ((0,), (1,))) + b_var for q in (q_x, q_y))
-        both = (q_x[:, :, None, None], q_y) if pooled else (q_x, q_y)
-        s, t = through_relu(s, t, *both, torch)
+        s = _box_sums(s, width, of_pair).mul_(weight).add_(b_var)
+        t = s if t is None else _box_sums(t, width, of_pair).mul_(weight).add_(s)
+        q_x = weight * _box_sums(q_x, width, of_image) + b_var
+        q_y = weight * _box_sums(q_y, width, of_image) + b_var
+        first = q_x[:, :, None, None] if pooled else q_x
+        s, t = through_relu(s, t, first, q_y, torch)
         q_x = q_x / 2
         q_y = q_y / 2
     pixels = tuple(range(4 if pooled else 2))
-    return tuple(v.mean(pixels, dtype=torch.float64).cpu().numpy() for v in (s, t))
+    return _mean_over(s, pixels), _mean_over(t, pixels)
+
+
+def _mean_over(values, pixels):
+    return values.mean(pixels, dtype=torch.float64).cpu().numpy()
 
 
 def _box_sums(values, width, axes):
@@ -86,13 +107,17 @@ def _box_sums(values, width, axes):
     # pair's pixels.
     for moved in axes:
         total = values.clone()
-        for k in range(1, min(width // 2, min(values.shape[axis] for axis in moved) - 1) + 1):
-            first = [slice(None)] * values.ndim
-            last = [slice(None)] * values.ndim
+        shortest = min(values.shape[axis] for axis in moved)
+        reach = min(width // 2, shortest - 1)
+        for k in range(1, reach + 1):
+            head = [slice(None)] * values.ndim
+            tail = [slice(None)] * values.ndim
             for axis in moved:
-                first[axis] = slice(0, -k)
-                last[axis] = slice(k, None)
-            total[tuple(last)] += values[tuple(first)]
-            total[tuple(first)] += values[tuple(last)]
+                head[axis] = slice(0, -k)
+                tail[axis] = slice(k, None)
+            head = tuple(head)
+            tail = tuple(tail)
+            total[tail] += values[head]
+            total[head] += values[tail]
         values = total
     return values

@@ -19,8 +19,10 @@ def flattened(X):
     # a data frame, a list
     if hasattr(X, "iloc") or not hasattr(X, "dtype"):
         return X
-    X = X.reshape(len(X), -1) if X.ndim > 2 and len(X) else X
-    return X.astype(np.float32) if X.dtype.kind in "iub" and X.dtype.itemsize < 4 else X
+    if X.ndim > 2 and len(X):
+        X = X.reshape(len(X), -1)
+    are_small_integers = X.dtype.kind in "iub" and X.dtype.itemsize < 4
+    return X.astype(np.float32) if are_small_integers else X
 
 
 def as_rows(X, name="X"):
@@ -74,9 +76,10 @@ class Kernel(Options):
             )
         dtype = np.result_type(X, Y)
         # which some kernels make use of
-        same = X is Y
+        is_same = X is Y
         X = X.astype(dtype, copy=False)
-        return self._finite(self._matrix, X, X if same else Y.astype(dtype, copy=False))
+        Y = X if is_same else Y.astype(dtype, copy=False)
+        return self._finite(self._matrix, X, Y)
 
     def diag(self, X):
         """The kernel of each row of `X` with itself, shape (n,)."""
@@ -99,9 +102,11 @@ class Kernel(Options):
         """Shape (n, m)."""
 
     def _diagonal(self, X):
-        return np.array(
-            [self._matrix(X[i : i + 1], X[i : i + 1])[0, 0] for i in range(len(X))], dtype=X.dtype
-        )
+        values = np.empty(len(X), dtype=X.dtype)
+        for i in range(len(X)):
+            row = X[i : i + 1]
+            values[i] = self._matrix(row, row)[0, 0]
+        return values
 
 
 class RBF(Kernel):
@@ -126,10 +131,11 @@ class RBF(Kernel):
         # far from the origin norms and products would cancel
         center = Y.mean(axis=0, dtype=np.float64)
         left = X - center
-        K = euclidean_distances(left, left if Y is X else Y - center, squared=True).astype(
-            X.dtype, copy=False
-        )
-        K *= -(1 / X.shape[1] if self.gamma is None else self.gamma)
+        right = left if Y is X else Y - center
+        gamma = 1 / X.shape[1] if self.gamma is None else self.gamma
+        K = euclidean_distances(left, right, squared=True)
+        K = K.astype(X.dtype, copy=False)
+        K *= -gamma
         return np.exp(K, out=K)
 
     def _diagonal(self, X):

@@ -29,14 +29,20 @@ def through_relu(s, t, q_x, q_y, xp=np):
     """
     scale_x = xp.sqrt(q_x)
     scale_y = xp.sqrt(q_y)
-    cosine = s / (scale_x + (scale_x == 0)) / (scale_y + (scale_y == 0))
+    unit_x = scale_x + (scale_x == 0)
+    unit_y = scale_y + (scale_y == 0)
+    cosine = s / unit_x / unit_y
     # Rounding leaves the cosine of a row with itself a few units short of 1, and arccos turns 1e-7
     # into 5e-4.
-    cosine = xp.where(abs(cosine) > 1 - 5 * xp.finfo(s.dtype).eps, xp.sign(cosine), cosine)
+    rounding = 5 * xp.finfo(s.dtype).eps
+    is_straight = abs(cosine) > 1 - rounding
+    cosine = xp.where(is_straight, xp.sign(cosine), cosine)
+    turn = 2 * math.pi
     # (pi - a) / (2 pi)
-    share = 0.5 - xp.arccos(cosine) / (2 * math.pi)
-    sine = xp.sqrt((1 - cosine) * (1 + cosine)) / (2 * math.pi)
-    return (cosine * share + sine) * scale_x * scale_y, t * share
+    share = 0.5 - xp.arccos(cosine) / turn
+    sine = xp.sqrt((1 - cosine) * (1 + cosine)) / turn
+    covariance = (cosine * share + sine) * scale_x * scale_y
+    return covariance, t * share
 
 
 def dense_layers(s, t, q_x, q_y, hidden, w_var, b_var):
@@ -63,7 +69,8 @@ def dense_selves(s, t, hidden, w_var, b_var):
     """As `dense_layers`, of each row with itself, whose angle is 0: shape (n,)."""
     for _ in range(hidden):
         s = w_var * s + b_var
-        s, t = s / 2, (s + w_var * t) / 2
+        t = (s + w_var * t) / 2
+        s = s / 2
     return w_var * (s + t) + b_var
 
 
@@ -112,13 +119,14 @@ class NTK(TangentKernel):
         w_var, b_var = self._variances(X.dtype)
         width = X.dtype.type(X.shape[1])
         s = X @ Y.T / width
-        variance_x, variance_y = (np.einsum("ij,ij->i", A, A) / width for A in (X, Y))
-        return dense_layers(s, np.zeros_like(s), variance_x, variance_y, self.hidden, w_var, b_var)
+        t = np.zeros_like(s)
+        return dense_layers(s, t, _mean_squares(X), _mean_squares(Y), self.hidden, w_var, b_var)
 
     def _diagonal(self, X):
-        return dense_selves(
-            np.einsum("ij,ij->i", X, X) / X.dtype.type(X.shape[1]),
-            0,
-            self.hidden,
-            *self._variances(X.dtype),
-        )
+        w_var, b_var = self._variances(X.dtype)
+        return dense_selves(_mean_squares(X), 0, self.hidden, w_var, b_var)
+
+
+def _mean_squares(X):
+    width = X.dtype.type(X.shape[1])
+    return np.einsum("ij,ij->i", X, X) / width

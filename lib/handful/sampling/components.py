@@ -51,24 +51,25 @@ def check_probabilities(probabilities, *, uniform):
     least = p.min(axis=1)
     greatest = p.max(axis=1)
     for j in range(len(p)):
-        if not (least[j] >= 0 and np.isfinite(total[j])):
-            raise ValueError(
-                f"probabilities must be finite and not negative; component {j} is not."
-            )
-        if abs(total[j] - 1.0) > tolerance:
-            raise ValueError(
-                f"each component must add up to one; component {j} adds up to {total[j]:.6g}."
-            )
-        if least[j] == 0 and not uniform:
-            raise ValueError(
-                f"component {j} gives a point probability zero, and no uniform component reaches "
-                "it; "
-                "leave uniform=True."
-            )
+        _check_component(j, total[j], least[j], tolerance, uniform)
     is_uniform = uniform and greatest[-1] - least[-1] <= 1e-9 * greatest[-1]
     if np.abs(total - 1.0).max() > 1e-12:
         p = p / total[:, None]
     return p, bool(is_uniform)
+
+
+def _check_component(j, total, least, tolerance, uniform):
+    if not (least >= 0 and np.isfinite(total)):
+        raise ValueError(f"probabilities must be finite and not negative; component {j} is not.")
+    if abs(total - 1.0) > tolerance:
+        raise ValueError(
+            f"each component must add up to one; component {j} adds up to {total:.6g}."
+        )
+    if least == 0 and not uniform:
+        raise ValueError(
+            f"component {j} gives a point probability zero, and no uniform component reaches it; "
+            "leave uniform=True."
+        )
 
 
 def group_components(labels, *, leak=1e-7):

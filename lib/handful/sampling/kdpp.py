@@ -38,8 +38,8 @@ def log_binomial(n, k):
     return gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
 
 
-# The kernels get their buffers, sort nothing and hold no expressions of arrays: each would take a
-# second to compile.
+# The kernels get their buffers, sort nothing and hold no expressions of arrays, and each is one
+# function, of more than twelve branches: all else would take a second to compile.
 
 
 @njit(cache=True)

@@ -31,15 +31,19 @@ def rough_centers(X, weights, n_components, *, rng):
     label : int array, shape (n,), the centre of each row, numbered without gaps
     sq_dist : shape (n,), squared distance to it
     """
-    best = None
+    k = min(n_components, len(X))
+    least = None
     for _ in range(N_STARTS):
-        centers = X[plain_seeds(X, weights, min(n_components, len(X)), int(rng.integers(MAX_SEED)))]
-        label, sq_dist = pairwise_distances_argmin_min(X, centers, metric="sqeuclidean")
+        seed = int(rng.integers(MAX_SEED))
+        centers = X[plain_seeds(X, weights, k, seed)]
+        nearest, sq_dist = pairwise_distances_argmin_min(X, centers, metric="sqeuclidean")
         cost = weights @ sq_dist
-        if best is None or cost < best[0]:
-            best = cost, label, sq_dist
-    _, label, sq_dist = best
-    return np.unique(label, return_inverse=True)[1], sq_dist.astype(np.float64)
+        if least is None or cost < least:
+            least = cost
+            best_nearest = nearest
+            best_sq_dist = sq_dist
+    _, label = np.unique(best_nearest, return_inverse=True)
+    return label, best_sq_dist.astype(np.float64)
 
 
 def mixture_sensitivities(label, sq_dist, weights):
@@ -67,7 +71,9 @@ def mixture_sensitivities(label, sq_dist, weights):
     mean = spread.sum() / mass.sum()
     if mean > 0:
         alpha = 16.0 * (np.log(len(mass)) + 2.0)
-        bound += 2.0 * alpha * (sq_dist / mean) + 4.0 * alpha * (spread / mass / mean)[label]
+        of_row = sq_dist / mean
+        of_cluster = (spread / mass / mean)[label]
+        bound += 2.0 * alpha * of_row + 4.0 * alpha * of_cluster
     return bound
 
 
@@ -117,9 +123,9 @@ class MixtureSensitivity(SizedSelector):
         present = np.flatnonzero(sample_weight)
         weights = sample_weight[present]
         share = weights / weights.sum()
-        label, sq_dist = rough_centers(
-            centred(X[present], share)[0], share, self.n_components, rng=rng
-        )
+        rows, _ = centred(X[present], share)
+        label, sq_dist = rough_centers(rows, share, self.n_components, rng=rng)
         q = share * mixture_sensitivities(label, sq_dist, share)
-        indices, drawn = multinomial_draw(q / q.sum(), weights, self.size, rng=rng)
+        q /= q.sum()
+        indices, drawn = multinomial_draw(q, weights, self.size, rng=rng)
         return present[indices], drawn

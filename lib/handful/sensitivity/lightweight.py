@@ -1,6 +1,7 @@
 """Lightweight coresets for clustering (Bachem, Lucic and Krause 2018), in two passes over data of
 any size."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -37,14 +38,17 @@ def _sums(X, u, pivot):
     squares = 0.0
     for i in range(X.shape[0]):
         for j in range(pivot.size):
-            sums[j] += u[i] * (X[i, j] - pivot[j])
+            move = X[i, j] - pivot[j]
+            sums[j] += u[i] * move
         squares += u[i] * sq_distance(X[i], pivot)
     return sums, squares
 
 
 def _sq_distances_to(X, center):
-    X, moved = centred(X) if sparse.issparse(X) else (X, 0.0)
-    return sq_distances_to(X, center - moved)
+    if not sparse.issparse(X):
+        return sq_distances_to(X, center)
+    rows, moved = centred(X)
+    return sq_distances_to(rows, center - moved)
 
 
 def _rows_of(block):
@@ -61,27 +65,38 @@ def _moments(block):
     # The weight of a block, its mean, and the weighted sum of squared distances to it.
     X = _rows_of(block)
     u = block.weight
-    check_sample_weight(u, len(u)) if u.any() else None
-    mass = max(u.sum(), np.finfo(float).tiny)
+    if u.any():
+        check_sample_weight(u, len(u))
+    total = u.sum()
+    mass = max(total, np.finfo(float).tiny)
     if sparse.issparse(X):
         mean = X.T @ u / mass
-        return u.sum(), mean, u @ _sq_distances_to(X, mean)
+        return total, mean, u @ _sq_distances_to(X, mean)
     # amid the rows, so that squares do not cancel
-    pivot = X[:: -(-len(X) // N_PIVOT)].mean(axis=0, dtype=np.float64)
+    every = math.ceil(len(X) / N_PIVOT)
+    pivot = X[::every].mean(axis=0, dtype=np.float64)
     sums, squares = _sums(X, u, pivot)
-    return u.sum(), pivot + sums / mass, max(squares - sums @ sums / mass, 0.0)
+    mean = pivot + sums / mass
+    scatter = squares - sums @ sums / mass
+    return total, mean, max(scatter, 0.0)
 
 
 def _draws_of_block(block, mean, rates, own):
     positions, rate = own
+    by_weight, by_distance = rates
     X = _rows_of(block)
     u = block.weight
-    edges = np.cumsum(u * (rates[0] + rates[1] * _sq_distances_to(X, mean)))
-    rows, counts = np.unique(draw_along(edges, positions), return_counts=True)
+    share = by_weight + by_distance * _sq_distances_to(X, mean)
+    edges = np.cumsum(u * share)
+    drawn = draw_along(edges, positions)
+    rows, counts = np.unique(drawn, return_counts=True)
     # Dividing by the probability as it was used, rounding included, keeps the estimate unbiased to
     # the last digit.
-    q = np.diff(edges, prepend=0.0)[rows] / edges[-1]
-    return replace(block.take(rows), weight=counts * u[rows] / (rate * q))
+    steps = np.diff(edges, prepend=0.0)
+    q = steps[rows] / edges[-1]
+    expected = rate * q
+    weight = counts * u[rows] / expected
+    return replace(block.take(rows), weight=weight)
 
 
 def lightweight_blocks(blocks: Any, size: int, *, rng: Any) -> Any:
@@ -95,21 +110,32 @@ def lightweight_blocks(blocks: Any, size: int, *, rng: Any) -> Any:
     rng : numpy.random.Generator
     """
     mass, means, scatters = map(np.array, zip(*blocks.map(_moments)))
-    mean = mass @ means / mass.sum()
-    about_mean = scatters + mass * ((means - mean) ** 2).sum(axis=1)
+    total = mass.sum()
+    mean = mass @ means / total
+    sq_dist = ((means - mean) ** 2).sum(axis=1)
+    about_mean = scatters + mass * sq_dist
     scatter = about_mean.sum()
-    rates = (0.5 / mass.sum(), 0.5 / scatter) if scatter > 1e-300 else (1 / mass.sum(), 0.0)
-    edges = np.cumsum(rates[0] * mass + rates[1] * about_mean)
+    by_weight = 1 / total
+    by_distance = 0.0
+    if scatter > 1e-300:
+        by_weight = 0.5 / total
+        by_distance = 0.5 / scatter
+    edges = np.cumsum(by_weight * mass + by_distance * about_mean)
     edges /= edges[-1]
-    low = np.append(0.0, edges[:-1])
-    high = edges
     # of the draws along the summed probabilities of all rows
     positions = np.sort(rng.random(size))
     first = np.searchsorted(positions, edges)
-    own = [
-        ((some - a) / (b - a), size * (b - a)) if len(some) else None
-        for some, a, b in zip(np.split(positions, first[:-1]), low, high)
-    ]
+    by_block = np.split(positions, first[:-1])
+    own = []
+    low = 0.0
+    for inside, high in zip(by_block, edges):
+        share = high - low
+        drawn = None
+        if len(inside):
+            drawn = (inside - low) / share, size * share
+        own.append(drawn)
+        low = high
+    rates = by_weight, by_distance
     return joined(blocks.map(_draws_of_block, mean, rates, own=own))
 
 
@@ -142,23 +168,25 @@ def lightweight_coreset(X: Table, size: int, *, rng: Any, sample_weight: Table =
     check_generator(rng)
     check_integer("size", size)
     X = _readable(X)
+    n = X.shape[0]
+    weight = check_sample_weight(sample_weight, n)
     scale = 1.0
     if sample_weight is not None:
-        sample_weight = check_sample_weight(sample_weight, X.shape[0])
         # weights near the largest float would overflow
-        scale = sample_weight.sum()
-        sample_weight = sample_weight / scale
-    n = X.shape[0]
-    rows = Rows(X, None, np.ones(n) if sample_weight is None else sample_weight, range(n))
-    drawn = lightweight_blocks(InMemory(rows, most=ROWS), size, rng=rng)
+        scale = weight.sum()
+        weight = weight / scale
+    rows = Rows(X, None, weight, range(n))
+    blocks = InMemory(rows, most=ROWS)
+    drawn = lightweight_blocks(blocks, size, rng=rng)
     return drawn.ids, drawn.weight * scale
 
 
 def _readable(X):
     # Neither copied nor read here: a memory map, of bytes too, may not fit in the memory.
     dtype = getattr(X, "dtype", None)
-    whole = isinstance(dtype, np.dtype) and dtype.kind in "iu" and dtype.isnative
-    if sparse.issparse(X) or not (whole or dtype in (np.float32, np.float64)):
+    is_whole = isinstance(dtype, np.dtype) and dtype.kind in "iu" and dtype.isnative
+    as_it_is = is_whole or dtype in (np.float32, np.float64)
+    if sparse.issparse(X) or not as_it_is:
         X = check_array(X, dtype=[np.float64, np.float32], accept_sparse="csr")
     if X.ndim != 2 or 0 in X.shape:
         raise ValueError(f"X must have shape (n, d), got {X.shape}.")

@@ -38,19 +38,28 @@ def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
     total loss
     """
     n = Z.shape[0]
-    centers = Z[plain_seeds(Z, weights, min(n_clusters, n), int(rng.integers(MAX_SEED)))]
-    _, label = np.unique(pairwise_distances_argmin(Z, centers), return_inverse=True)
-    means, mass = cell_means(Z, label, weights, label.max() + 1)
+    seed = int(rng.integers(MAX_SEED))
+    k = min(n_clusters, n)
+    centers = Z[plain_seeds(Z, weights, k, seed)]
+    nearest = pairwise_distances_argmin(Z, centers)
+    _, label = np.unique(nearest, return_inverse=True)
+    k = label.max() + 1
+    means, mass = cell_means(Z, label, weights, k)
     distances = pairwise_distances(Z, means)  # (n, k)
     loss = mass * np.exp(-radius * distances)
     # A point's own cluster counts without the point, which moves the mean away from it by mass /
     # rest.
     own = np.arange(n), label
-    rest = mass[label] - weights
-    alone = rest <= 1e-12 * mass[label]
-    away = distances[own] * mass[label] / np.where(alone, 1.0, rest)
-    loss[own] = np.where(alone, 0.0, rest * np.exp(-radius * away))
-    return mass.sum() / (weights + loss.sum(axis=1))
+    own_mass = mass[label]
+    rest = own_mass - weights
+    is_alone = rest <= 1e-12 * own_mass
+    divisor = np.where(is_alone, 1.0, rest)
+    away = distances[own] * own_mass / divisor
+    least = np.exp(-radius * away)
+    of_others = rest * least
+    loss[own] = np.where(is_alone, 0.0, of_others)
+    total = weights + loss.sum(axis=1)
+    return mass.sum() / total
 
 
 class LogisticSensitivity(SizedSelector):
@@ -95,28 +104,32 @@ class LogisticSensitivity(SizedSelector):
     radius: Positive = 1.0
 
     def _select(self, X, y, sample_weight, rng):
-        return self._draw(X, self._check_targets(y, X.dtype)[1], sample_weight, rng)
+        _, signs = self._check_targets(y, X.dtype)
+        return self._draw(X, signs, sample_weight, rng)
 
     def _check_targets(self, y, dtype):
         return signed_labels(y, "logistic regression")
 
     def _select_one_class(self, X, sample_weight, rng):
         # the bound asks for no second class
-        return self._draw(X, np.ones(X.shape[0]), sample_weight, rng)
+        signs = np.ones(X.shape[0])
+        return self._draw(X, signs, sample_weight, rng)
 
-    def _draw(self, X, sign, sample_weight, rng):
+    def _draw(self, X, signs, sample_weight, rng):
         present = np.flatnonzero(sample_weight)
+        signs = signs[present]
         weights = sample_weight[present]
         A = with_ones(X[present])
-        Z = sparse.diags_array(sign[present]) @ A if sparse.issparse(A) else A * sign[present, None]
-        q = (
-            weights
-            / weights.max()
-            * logistic_sensitivities(Z, weights, self.n_clusters, self.radius, rng=rng)
-        )
+        if sparse.issparse(A):
+            Z = sparse.diags_array(signs) @ A
+        else:
+            Z = A * signs[:, None]
+        bound = logistic_sensitivities(Z, weights, self.n_clusters, self.radius, rng=rng)
+        q = weights / weights.max() * bound
         q /= q.sum()
         draws = rng.choice(len(present), self.size, p=q)
-        return present[draws], weights[draws] / (self.size * q[draws])
+        expected = self.size * q[draws]
+        return present[draws], weights[draws] / expected
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

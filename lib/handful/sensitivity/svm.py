@@ -159,13 +159,15 @@ class SVMCoreset(SizedSelector):
     def _select(self, X, y, sample_weight, rng):
         present = np.flatnonzero(sample_weight > 0)
         self.classes_, signs = self._check_targets(y[present], X.dtype)
-        by_class = np.concatenate([np.flatnonzero(signs < 0), np.flatnonzero(signs > 0)])
+        by_class = np.argsort(signs, kind="stable")
         rows = present[by_class]
         signs = signs[by_class]
         u = sample_weight[rows]
         with Bar(total=4, desc="SVMCoreset", unit="stage", verbose=self.verbose) as bar:
             sensitivities, q, margins = self._scores(X, rows, signs, u, rng, bar)
-        self.sensitivities_, self.probabilities_ = np.zeros((2, len(sample_weight)))
+        n = len(sample_weight)
+        self.sensitivities_ = np.zeros(n)
+        self.probabilities_ = np.zeros(n)
         self.sensitivities_[rows] = sensitivities
         self.probabilities_[rows] = q
         self.total_sensitivity_ = float(sensitivities.sum())
@@ -212,8 +214,10 @@ class SVMCoreset(SizedSelector):
         """
         self._check_scored()
         n = len(self.sensitivities_)
-        check_size(size, len(self._scored_rows_.indices), n, repeats=self._repeats)
-        return Coreset(*self._draw(size, as_generator(random_state)))
+        n_present = len(self._scored_rows_.indices)
+        check_size(size, n_present, n, repeats=self._repeats)
+        rng = as_generator(random_state)
+        return Coreset(*self._draw(size, rng))
 
     def _check_scored(self):
         check_is_fitted(self, "indices_")
@@ -228,9 +232,10 @@ class SVMCoreset(SizedSelector):
         # Alone, one class has an SVM of cost 0, and any point may matter. Half of the probability
         # goes by weight, half by distance to the mean, which is what the bound is proportional to
         # as its optimum goes to 0.
-        X = centred(X, sample_weight)[0]
+        X, _ = centred(X, sample_weight)
         q = sample_weight / sample_weight.sum()
-        pull = sample_weight * np.sqrt(sq_distances_to(X, X.T @ q))
+        sq_dist = sq_distances_to(X, X.T @ q)
+        pull = sample_weight * np.sqrt(sq_dist)
         if pull.any():
             q = 0.5 * q + 0.5 * pull / pull.sum()
         return multinomial_draw(q, sample_weight, self.size, rng=rng)
@@ -239,32 +244,35 @@ class SVMCoreset(SizedSelector):
         """Sensitivities, probabilities and margins of some `rows`, sorted by class, with signs and
         weights u."""
         total = u.sum()
-        price = hinge_price(self.l2, u.sum())
+        price = hinge_price(self.l2, total)
         # moves the bias only; an offset costs no digits then
-        A = with_ones(centred(X[rows], u)[0])
-        rough = solve(A, signs, price * u, tol=self.xi)
+        about_mean, _ = centred(X[rows], u)
+        A = with_ones(about_mean)
+        prices = price * u
+        rough = solve(A, signs, prices, tol=self.xi)
         bar.update()
         # of a solver that stopped early: every bound is then 1
         opt = max(rough.lower_bound, np.finfo(float).tiny)
         constants = dict(total_weight=total, price=price, opt=opt)
         bound = RULES[self.rule]
-        sides = np.searchsorted(signs, 0.0)
+        n_first = np.searchsorted(signs, 0.0)
+        sides = slice(0, n_first), slice(n_first, len(u))
         sensitivities = np.empty(len(u))
         counts = []
-        for part in (slice(0, sides), slice(sides, len(u))):
+        for part in sides:
             mine = A[part, :-1]
-            labels, centers, weight = self._clusters(mine, u[part], bound, constants, rng)
-            sensitivities[part] = bound(
-                distances(mine, labels, centers), u[part], weight[labels], **constants
-            )
+            own = u[part]
+            labels, centers, weight = self._clusters(mine, own, bound, constants, rng)
+            away = distances(mine, labels, centers)
+            sensitivities[part] = bound(away, own, weight[labels], **constants)
             counts.append(int(np.count_nonzero(weight)))
             bar.update()
-        margins = signs * (A @ rough.w)
-        q = (
-            mixture(sensitivities, A, u, margins)
-            if self.rule == "mixture"
-            else sensitivities / sensitivities.sum()
-        )
+        predicted = A @ rough.w
+        margins = signs * predicted
+        if self.rule == "mixture":
+            q = mixture(sensitivities, A, u, margins)
+        else:
+            q = sensitivities / sensitivities.sum()
         bar.update()
         self.lower_bound_ = float(rough.lower_bound)
         self.n_clusters_ = tuple(counts)
@@ -273,13 +281,14 @@ class SVMCoreset(SizedSelector):
     def _clusters(self, X, u, bound, constants, rng):
         """Labels, weighted means and weights of the clusters of one class."""
         some = sample_rows(X.shape[0], rng)
-        scale = u.sum() / u[some].sum()
-        labels, centers = choose_clusters(
-            self.n_clusters, X[some], u[some] * scale, bound, constants, rng
-        )
+        sample = X[some]
+        weights = u[some]
+        weights *= u.sum() / weights.sum()
+        labels, centers = choose_clusters(self.n_clusters, sample, weights, bound, constants, rng)
         if X.shape[0] > len(some):
             labels = nearest_center(X, centers)
-        return labels, *cell_means(X, labels, u, len(centers))
+        centers, mass = cell_means(X, labels, u, len(centers))
+        return labels, centers, mass
 
     def sample_size(self, eps: Any, delta: Any, *, constant: float = 1.0) -> Any:
         """Draws after which the coreset is within a factor 1 +- eps of every cost (Theorem 5.3).
@@ -305,18 +314,21 @@ class SVMCoreset(SizedSelector):
             blocks
         """
         self._check_scored()
-        for name, value in (("eps", eps), ("delta", delta)):
-            check_number(name, value, above=0, below=1)
+        check_number("eps", eps, above=0, below=1)
+        check_number("delta", delta, above=0, below=1)
         if self.sampling != "multinomial":
             raise ValueError(
                 "the theorem needs independent draws: sample_size is for sampling='multinomial', "
                 f"got {self.sampling!r}."
             )
-        t = self.total_sensitivity_ / (GUARD if self.rule == "mixture" else 1.0)
+        share = GUARD if self.rule == "mixture" else 1.0
+        t = self.total_sensitivity_ / share
         d = self.n_features_in_
-        return int(
-            np.ceil(constant * t / eps**2 * (d * np.log(max(t, math.e)) + np.log(1.0 / delta)))
-        )
+        log_t = np.log(max(t, math.e))
+        log_odds = np.log(1.0 / delta)
+        complexity = d * log_t + log_odds
+        size = constant * t / eps**2 * complexity
+        return int(np.ceil(size))
 
 
 def sample_rows(n, rng, most=SEEDED):
@@ -324,7 +336,10 @@ def sample_rows(n, rng, most=SEEDED):
     stretches."""
     if n <= most:
         return np.arange(n)
-    return ((np.arange(most) + rng.random(most)) * (n / most)).astype(np.intp)
+    stretch = n / most
+    shift = rng.random(most)
+    places = (np.arange(most) + shift) * stretch
+    return places.astype(np.intp)
 
 
 def choose_clusters(n_clusters, sample, u, bound, constants, rng):
@@ -343,13 +358,17 @@ def choose_clusters(n_clusters, sample, u, bound, constants, rng):
     labels : int array, of the sample's rows
     centers : float array, shape (k, d); weighted means of the clusters
     """
-    log_n = max(1, int(np.ceil(np.log(max(constants["total_weight"], 2.0)))))
-    k = {"auto": MOST_CLUSTERS, "log": log_n}.get(n_clusters, n_clusters)
-    prefixes = seeds(sample, u, min(k, sample.shape[0]), rng=rng)
+    total = max(constants["total_weight"], 2.0)
+    log_n = max(1, int(np.ceil(np.log(total))))
+    wanted = {"auto": MOST_CLUSTERS, "log": log_n}.get(n_clusters, n_clusters)
+    most = min(wanted, sample.shape[0])
+    prefixes = seeds(sample, u, most, rng=rng)
     k = len(prefixes)
     if n_clusters == "auto":
         k = _cheapest(sample, u, prefixes, bound, constants)
-    return prefixes[k - 1], cell_means(sample, prefixes[k - 1], u, k)[0]
+    labels = prefixes[k - 1]
+    centers, _ = cell_means(sample, labels, u, k)
+    return labels, centers
 
 
 def _cheapest(sample, u, prefixes, bound, constants):
@@ -361,7 +380,8 @@ def _cheapest(sample, u, prefixes, bound, constants):
     while k <= len(prefixes):
         labels = prefixes[k - 1]
         centers, weight = cell_means(sample, labels, u, k)
-        total = bound(distances(sample, labels, centers), u, weight[labels], **constants).sum()
+        away = distances(sample, labels, centers)
+        total = bound(away, u, weight[labels], **constants).sum()
         if total < WORTH * best_total:
             best = k
             best_total = total

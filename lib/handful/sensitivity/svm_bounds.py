@@ -12,7 +12,9 @@ import numpy as np
 def cluster_slope(cluster_weight, total_weight, price):
     """alpha of Algorithm 1, ``U(P \\ P_i) / (2 price U(P) U(P_i))``, for clusters of weight
     `cluster_weight`."""
-    return (total_weight - cluster_weight) / (2.0 * price * total_weight * cluster_weight)
+    other_weight = total_weight - cluster_weight
+    product = 2.0 * price * total_weight * cluster_weight
+    return other_weight / product
 
 
 def tight_bound(distance, u, cluster_weight, total_weight, *, price, opt):
@@ -46,12 +48,15 @@ def tight_bound(distance, u, cluster_weight, total_weight, *, price, opt):
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         alpha = cluster_slope(cluster_weight, total_weight, price)
         root = np.sqrt(2.0 / opt)
-        near = distance**2 / (4.0 * alpha * opt)
+        turn = 2.0 * alpha * np.sqrt(2.0 * opt)
+        slack = 4.0 * alpha * opt
+        near = distance**2 / slack
         far = root * distance - 2.0 * alpha
-        reach = np.where(distance <= 2.0 * alpha * np.sqrt(2.0 * opt), near, far)
+        reach = np.where(distance <= turn, near, far)
         reach = np.where(distance > 0, reach, 0.0)
+        bound = u / cluster_weight + price * u * reach
         # also where it overflows
-        return np.fmin(1.0, u / cluster_weight + price * u * reach)
+        return np.fmin(1.0, bound)
 
 
 def printed_bound(distance, u, cluster_weight, total_weight, *, price, opt, kappa=4 / 9):
@@ -64,5 +69,9 @@ def printed_bound(distance, u, cluster_weight, total_weight, *, price, opt, kapp
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         alpha = cluster_slope(cluster_weight, total_weight, price)
-        reach = np.hypot(2.0 * alpha, np.sqrt(2.0 / (9.0 * opt)) * distance) - 2.0 * alpha
-        return np.fmin(1.0, u / cluster_weight + 4.5 * price * u * np.maximum(kappa * alpha, reach))
+        twice = 2.0 * alpha
+        moved = np.sqrt(2.0 / (9.0 * opt)) * distance
+        reach = np.hypot(twice, moved) - twice
+        largest = np.maximum(kappa * alpha, reach)
+        bound = u / cluster_weight + 4.5 * price * u * largest
+        return np.fmin(1.0, bound)

@@ -26,27 +26,34 @@ FULL = 512
 RIDGE = 1e-6
 # of the dense matrices that are made at a time
 ENTRIES = 1 << 20
+TINY = np.finfo(float).tiny
 
 
 def strips(n, width):
     """Slices of `n` rows that hold at most `ENTRIES` numbers if each row has `width`."""
     step = max(1, ENTRIES // width)
-    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+    starts = range(0, n, step)
+    return [slice(start, min(start + step, n)) for start in starts]
 
 
 def distances(X, labels, centers):
     """The distance of each row of a dense or CSR matrix to the center of its cluster, shape
     (n,)."""
     if not sparse.issparse(X):
-        return np.concatenate([row_norms(X[s] - centers[labels[s]]) for s in strips(*X.shape)])
-    own = np.empty(X.shape[0])
+        found = np.empty(X.shape[0])
+        for strip in strips(*X.shape):
+            own = centers[labels[strip]]
+            found[strip] = row_norms(X[strip] - own)
+        return found
+    products = np.empty(X.shape[0])
     # one at a time: n rows of length d do not fit for many features
     for k, center in enumerate(centers):
         mine = np.flatnonzero(labels == k)
-        own[mine] = X[mine] @ center
-    return np.sqrt(
-        np.maximum(0.0, row_norms(X, squared=True) - 2.0 * own + (centers**2).sum(axis=1)[labels])
-    )
+        products[mine] = X[mine] @ center
+    of_rows = row_norms(X, squared=True)
+    of_centers = (centers**2).sum(axis=1)
+    sq_dist = of_rows - 2.0 * products + of_centers[labels]
+    return np.sqrt(np.maximum(0.0, sq_dist))
 
 
 def seeds(X, u, k, *, rng):
@@ -63,8 +70,10 @@ def seeds(X, u, k, *, rng):
     labels = []
     # what differs by less is a tie, of dense and of sparse rows
     rounding = 1e-14 * row_norms(X, squared=True).max()
-    for _, sq_dist in islice(seeds_one_by_one(X, u, rng.random), k):
-        label = np.where(sq_dist < closest - rounding, len(labels), label)
+    found = seeds_one_by_one(X, u, rng.random)
+    for _, sq_dist in islice(found, k):
+        is_nearer = sq_dist < closest - rounding
+        label = np.where(is_nearer, len(labels), label)
         closest = np.minimum(closest, sq_dist)
         labels.append(label)
     return labels
@@ -81,25 +90,41 @@ def sq_mahalanobis(A, u):
     """
     X = A[:, :-1]
     weight = u.sum()
-    tiny = np.finfo(float).tiny
-    mean = (A.T @ u)[:-1] / weight
+    sums = A.T @ u
+    mean = sums[:-1] / weight
     if X.shape[1] <= FULL:
         products = gram(A, u)[:-1, :-1] / weight
-        unit = 1.0 / np.sqrt(np.maximum(np.diag(products), tiny))
-        values, vectors = np.linalg.eigh(unit * (products - np.outer(mean, mean)) * unit[:, None])
-        T = unit[:, None] * vectors / np.sqrt(np.maximum(values, 0.0) + RIDGE)
-        return np.concatenate(
-            [row_norms(X[s] @ T - mean @ T, squared=True) for s in strips(len(u), X.shape[1])]
-        )
+        T = _whitening(products, mean)
+        moved = mean @ T
+        found = np.empty(len(u))
+        for strip in strips(*X.shape):
+            found[strip] = row_norms(X[strip] @ T - moved, squared=True)
+        return found
     squares = X.power(2) if sparse.issparse(X) else X**2
     products = squares.T @ u / weight
-    scale = 1.0 / np.maximum(np.maximum(products - mean**2, 0.0) + RIDGE * products, tiny)
-    return np.maximum(0.0, squares @ scale - 2.0 * (X @ (mean * scale)) + mean**2 @ scale)
+    variances = np.maximum(products - mean**2, 0.0) + RIDGE * products
+    scale = 1.0 / np.maximum(variances, TINY)
+    cross = X @ (mean * scale)
+    sq_dist = squares @ scale - 2.0 * cross + mean**2 @ scale
+    return np.maximum(0.0, sq_dist)
+
+
+def _whitening(products, mean):
+    """A matrix, shape (d, d), after which columns of these mean products have unit covariance."""
+    variances = np.maximum(np.diag(products), TINY)
+    unit = 1.0 / np.sqrt(variances)
+    covariance = products - np.outer(mean, mean)
+    values, vectors = np.linalg.eigh(unit * covariance * unit[:, None])
+    deviations = np.sqrt(np.maximum(values, 0.0) + RIDGE)
+    return unit[:, None] * vectors / deviations
 
 
 def mixture(sensitivities, A, u, margins):
     """Probabilities of the rule "mixture", from the bound and the rows' `margins` at the rough
     solution."""
     q = sensitivities / sensitivities.sum()
-    pull = np.where(margins < MARGIN, u * np.sqrt(sq_mahalanobis(A, u) + 1.0), 0.0)
-    return GUARD * q + (1.0 - GUARD) * pull / pull.sum() if pull.any() else q
+    length = np.sqrt(sq_mahalanobis(A, u) + 1.0)
+    pull = np.where(margins < MARGIN, u * length, 0.0)
+    if not pull.any():
+        return q
+    return GUARD * q + (1.0 - GUARD) * pull / pull.sum()

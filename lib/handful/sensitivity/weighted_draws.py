@@ -21,8 +21,11 @@ def multinomial_draw(q, u, m, *, rng):
     indices : int array, shape (at most m,), ascending
     weights : float array; ``k u / (m q)``, so that E[sum of weights * cost] = sum of u * cost
     """
-    indices, counts = np.unique(draw_along(np.cumsum(q), rng.random(m)), return_counts=True)
-    return indices, counts * u[indices] / (m * q[indices])
+    edges = np.cumsum(q)
+    drawn = draw_along(edges, rng.random(m))
+    indices, counts = np.unique(drawn, return_counts=True)
+    expected = m * q[indices]
+    return indices, counts * u[indices] / expected
 
 
 def inclusion_probabilities(q, m):
@@ -43,7 +46,8 @@ def inclusion_probabilities(q, m):
         sure |= pi >= 1.0
         rest = np.where(sure, 0.0, q)
         left = m - sure.sum()
-        pi = np.where(sure, 1.0, left * rest / rest.sum() if left > 0 else 0.0)
+        of_rest = left * rest / rest.sum() if left > 0 else 0.0
+        pi = np.where(sure, 1.0, of_rest)
     return pi
 
 
@@ -70,8 +74,12 @@ def systematic_draw(q, u, m, order, *, rng):
     pi = inclusion_probabilities(q, m)
     edges = np.cumsum(pi[order])
     edges *= m / edges[-1]
-    teeth = np.minimum(np.arange(m) + rng.random(), np.nextafter(m, 0.0))
-    indices = np.unique(order[np.minimum(np.searchsorted(edges, teeth, side="right"), len(q) - 1)])
+    end = np.nextafter(m, 0.0)
+    teeth = np.arange(m) + rng.random()
+    teeth = np.minimum(teeth, end)
+    places = np.searchsorted(edges, teeth, side="right")
+    places = np.minimum(places, len(q) - 1)
+    indices = np.unique(order[places])
     return indices, u[indices] / pi[indices]
 
 
@@ -80,7 +88,9 @@ def order_by(key, groups, *, bins=4096):
     O(n)."""
     low = key.min()
     high = key.max()
-    scaled = np.zeros(len(key)) if high == low else (key - low) * ((bins - 1) / (high - low))
-    return np.argsort(
-        scaled.astype(np.uint16) + np.uint16(bins) * groups.astype(np.uint16), kind="stable"
-    )
+    width = high - low
+    scale = 0.0 if width == 0 else (bins - 1) / width
+    scaled = (key - low) * scale
+    bin_of = scaled.astype(np.uint16)
+    group = np.uint16(bins) * groups.astype(np.uint16)
+    return np.argsort(bin_of + group, kind="stable")

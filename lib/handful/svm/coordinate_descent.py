@@ -54,8 +54,11 @@ def affordable_passes(A):
     d = A.shape[1] - 1
     if d <= WIDE:
         return 0
-    counts = np.diff(A.indptr).astype(np.float64) if sparse.issparse(A) else np.full(n, float(d))
-    interior = ITERATIONS * (GRAM[sparse.issparse(A)] * 0.5 * (counts @ counts) + FACTOR * d**3 / 3)
+    is_sparse = sparse.issparse(A)
+    counts = np.diff(A.indptr).astype(np.float64) if is_sparse else np.full(n, float(d))
+    of_gram = GRAM[is_sparse] * 0.5 * (counts @ counts)
+    of_factor = FACTOR * d**3 / 3
+    interior = ITERATIONS * (of_gram + of_factor)
     passes = SHARE * interior / (PASS * max(counts.sum(), 1.0))
     return int(passes) if passes >= LEAST else 0
 
@@ -119,9 +122,8 @@ def descend(A, y, c, *, tol, bias=0.0, max_iter=10_000):
         scores = A @ w
         candidate = w.copy()
         candidate[-1] += _best_bias(scores, y, c)
-        value = 0.5 * w[:-1] @ w[:-1] + c @ np.maximum(
-            0.0, 1.0 - y * (scores + candidate[-1] - w[-1])
-        )
+        margins = y * (scores + candidate[-1] - w[-1])
+        value = 0.5 * w[:-1] @ w[:-1] + c @ np.maximum(0.0, 1.0 - margins)
         if value < objective:
             best_w = candidate
             objective = value
@@ -129,7 +131,8 @@ def descend(A, y, c, *, tol, bias=0.0, max_iter=10_000):
         if certified > bound:
             best_share = a / c
             bound = certified
-        if objective - bound <= tol * objective or work >= max_iter * n or violation < LAST:
+        is_exact = objective - bound <= tol * objective
+        if is_exact or work >= max_iter * n or violation < LAST:
             return Solution(
                 best_w,
                 best_share,
@@ -152,7 +155,25 @@ def _best_bias(scores, y, c):
     kinks = y - scores
     order = np.argsort(kinks)
     slopes = np.cumsum(c[order]) - c[y > 0].sum()
-    return kinks[order[min(np.searchsorted(slopes, 0.0), len(y) - 1)]]
+    turn = min(np.searchsorted(slopes, 0.0), len(y) - 1)
+    return kinks[order[turn]]
+
+
+@njit(cache=True)
+def _shuffle(order, n, state):
+    # The first n entries in a random order, the same in every call.
+    for last in range(n - 1, 0, -1):
+        state[0] = state[0] * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+        k = int(((state[0] >> np.uint64(33)) * np.uint64(last + 1)) >> np.uint64(31))
+        order[last], order[k] = order[k], order[last]
+
+
+@njit(cache=True)
+def _points_outwards(a, c, gradient, top, bottom):
+    # Whether a dual variable is at a limit, and would leave it by a gradient beyond top or bottom.
+    if a == 0.0 and gradient > top:
+        return True
+    return a == c and gradient < bottom
 
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
@@ -193,11 +214,7 @@ def _descend(
         if n_passes % MOVES == 0:
             w[-1] += constant * total
         n_passes += 1
-        # a random order, the same in every call
-        for last in range(active - 1, 0, -1):
-            state[0] = state[0] * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
-            k = int(((state[0] >> np.uint64(33)) * np.uint64(last + 1)) >> np.uint64(31))
-            order[last], order[k] = order[k], order[last]
+        _shuffle(order, active, state)
         highest = -np.inf
         lowest = np.inf
         position = 0
@@ -211,13 +228,13 @@ def _descend(
                 score += data[p] * w[columns[p]]
             gradient = y[i] * score - 1.0
             done += 1
-            if (a[i] == 0.0 and gradient > top) or (a[i] == c[i] and gradient < bottom):
+            if _points_outwards(a[i], c[i], gradient, top, bottom):
                 active -= 1
                 order[position] = order[active]
                 order[active] = i
                 continue
             position += 1
-            if (a[i] == 0.0 and gradient > 0.0) or (a[i] == c[i] and gradient < 0.0):
+            if _points_outwards(a[i], c[i], gradient, 0.0, 0.0):
                 highest = max(highest, 0.0)
                 lowest = min(lowest, 0.0)
                 continue

@@ -58,14 +58,17 @@ class Solution:
     @property
     def gap(self):
         """Relative duality gap: ``(objective - lower_bound) / objective``."""
-        return (self.objective - self.lower_bound) / self.objective if self.objective > 0 else 0.0
+        if self.objective <= 0:
+            return 0.0
+        return (self.objective - self.lower_bound) / self.objective
 
 
 def with_ones(X):
     """``[X, 1]``, float64: column by column if dense, where products with few columns are fastest;
     CSR if sparse."""
     if sparse.issparse(X):
-        X, (n, d) = sparse.csr_array(X), X.shape
+        n, d = X.shape
+        X = sparse.csr_array(X)
         data = np.insert(X.data, X.indptr[1:], 1.0)
         columns = np.insert(X.indices, X.indptr[1:], d)
         starts = X.indptr + np.arange(n + 1, dtype=X.indptr.dtype)
@@ -83,7 +86,8 @@ def gram(A, D):
         return (A.T @ sparse.diags_array(D) @ A).toarray()
     G = np.zeros((A.shape[1], A.shape[1]))
     for start in range(0, len(A), STRIP):
-        part = A[start : start + STRIP] * np.sqrt(D[start : start + STRIP, None])
+        strip = slice(start, start + STRIP)
+        part = A[strip] * np.sqrt(D[strip, None])
         G += part.T @ part
     return G
 
@@ -162,31 +166,29 @@ def minimise(A, y, c, *, tol, linear=0.0, constant=0.0, start=None, mu=1.0, max_
             if newton is None:
                 continue
             moved = D / c
-            rhs = linear - penalised * w + A.T @ (y * (c * share - D * slack))
+            of_rows = y * (c * share - D * slack)
+            rhs = linear - penalised * w + A.T @ of_rows
             # the step in `share` for mu = 0
             affine = -moved * (slack + y * (A @ newton(rhs)))
             affine_s = -s * (1.0 + affine / share)
             affine_xi = -xi * (1.0 - affine / rest)
-            t = min(
-                1.0,
-                1.0 / _fastest((affine, share), (-affine, rest), (affine_s, s), (affine_xi, xi)),
-            )
-            left = c @ (
-                (share + t * affine) * (s + t * affine_s)
-                + (rest - t * affine) * (xi + t * affine_xi)
-            )
+            rate = _fastest((affine, share), (-affine, rest), (affine_s, s), (affine_xi, xi))
+            t = min(1.0, 1.0 / rate)
+            left_s = (share + t * affine) * (s + t * affine_s)
+            left_xi = (rest - t * affine) * (xi + t * affine_xi)
+            left = c @ (left_s + left_xi)
             target = mu * (left / product) ** 3
-            second_s = np.clip(affine_s * affine, -CLIP * target, CLIP * target)
-            second_xi = np.clip(-affine_xi * affine, -CLIP * target, CLIP * target)
+            most = CLIP * target
+            second_s = np.clip(affine_s * affine, -most, most)
+            second_xi = np.clip(-affine_xi * affine, -most, most)
             q = (target - second_s) / share - (target - second_xi) / rest
             direction = newton(rhs + A.T @ (y * D * q))
             p = y * (A @ direction)
             step = moved * (q - slack - p)
             step_s = (target - second_s - s * step) / share - s
             step_xi = (target - second_xi + xi * step) / rest - xi
-            t = min(
-                1.0, STEP_BACK / _fastest((step_s, s), (step_xi, xi), (step, share), (-step, rest))
-            )
+            rate = _fastest((step_s, s), (step_xi, xi), (step, share), (-step, rest))
+            t = min(1.0, STEP_BACK / rate)
             w = w + t * direction
             slack = slack + t * p
             share = share + t * step
@@ -194,7 +196,10 @@ def minimise(A, y, c, *, tol, linear=0.0, constant=0.0, start=None, mu=1.0, max_
             s = s + t * step_s
             xi = xi + t * step_xi
             # the larger of s and xi is computed again: s - xi = slack to the last digit
-            s, xi = np.where(slack > 0, xi + slack, s), np.where(slack > 0, xi, s - slack)
+            is_beyond = slack > 0
+            smaller = np.where(is_beyond, xi, s)
+            s = np.where(is_beyond, smaller + slack, smaller)
+            xi = np.where(is_beyond, smaller, smaller - slack)
             n_iter += 1
 
 

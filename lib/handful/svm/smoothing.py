@@ -59,10 +59,10 @@ def solve(A, y, c, *, tol, start=None, max_iter=200):
     d = A.shape[1] - 1
     warm = dict(start=start, mu=1.0 if start is None else 0.1)
     if n_passes := affordable_passes(A):
-        n_passes = min(n_passes, PASSES * max_iter) if gram_fits(d) else PASSES * max_iter
-        wide = descend(
-            A, y, c, tol=tol, bias=0.0 if start is None else start[-1], max_iter=n_passes
-        )
+        most = PASSES * max_iter
+        n_passes = min(n_passes, most) if gram_fits(d) else most
+        bias = 0.0 if start is None else start[-1]
+        wide = descend(A, y, c, tol=tol, bias=bias, max_iter=n_passes)
         if wide.gap <= tol or not gram_fits(d):
             return wide
         warm["start"] = wide.w
@@ -98,9 +98,8 @@ def solve(A, y, c, *, tol, start=None, max_iter=200):
             return Solution(w, share, objective, part.lower_bound, n_iter)
     # A part's solution may have gone to infinity, and the smoothed one, too, if it is worse than
     # zero.
-    whole = minimise(
-        A, y, c, tol=tol, start=best.w if best.objective < c.sum() else None, max_iter=max_iter
-    )
+    start = best.w if best.objective < c.sum() else None
+    whole = minimise(A, y, c, tol=tol, start=start, max_iter=max_iter)
     return replace(whole, n_iter=n_iter + whole.n_iter)
 
 
@@ -155,15 +154,19 @@ def _line_search(slack, move, c, width, along, curvature):
     t = 1.0
     low = 0.0
     high = np.inf
-    slope = lambda t: (  # noqa: E731
-        along
-        + t * curvature
-        - (c * np.clip(0.5 - (slack + t * move) / (2.0 * width), 0.0, 1.0)) @ move
-    )
+
+    def slope(t):
+        share = np.clip(0.5 - (slack + t * move) / (2.0 * width), 0.0, 1.0)
+        return along + t * curvature - (c * share) @ move
+
     first = slope(0.0)
     for _ in range(10):
-        if abs(now := slope(t)) <= 0.5 * abs(first):
+        now = slope(t)
+        if abs(now) <= 0.5 * abs(first):
             break
-        low, high = (t, high) if now < 0 else (low, t)
+        if now < 0:
+            low = t
+        else:
+            high = t
         t = 2.0 * t if high == np.inf else 0.5 * (low + high)
     return t, first

@@ -18,7 +18,14 @@ from scipy.stats import gaussian_kde
 
 from handful_papers.claims import Evidence
 
-MODELS = ("poisson", "student", "groups", "negative binomial", "nonlinear", "mixture")
+MODELS = (
+    "poisson",
+    "student",
+    "groups",
+    "negative binomial",
+    "nonlinear",
+    "mixture",
+)
 
 
 def student(theta, X, y):
@@ -109,7 +116,12 @@ def generated(model, n, seed):
         group = rng.integers(0, 20, n)
         eta = X[:, :5] @ b[:5] + 0.8 * rng.normal(size=20)[group]
         y = (rng.random(n) < 1 / (1 + np.exp(-eta))).astype(float)
-        return logistic, np.column_stack([X[:, :5], np.eye(20)[group]]), y, np.zeros(25)
+        return (
+            logistic,
+            np.column_stack([X[:, :5], np.eye(20)[group]]),
+            y,
+            np.zeros(25),
+        )
     if model == "nonlinear":
         curve = b[0] + abs(b[1]) * np.tanh(1.5 * X[:, 0])
         return nonlinear, X, curve + 0.3 * rng.normal(size=n), np.zeros(5)
@@ -206,7 +218,13 @@ def problem_of(what, n, seed, columns):
         return *generated(what, n, seed), 2.0
     if what == "bike_poisson":
         data = load("bike_poisson")
-        return SoftplusPoisson(fit_intercept=False), data.X, data.y.astype(float), None, 1.0
+        return (
+            SoftplusPoisson(fit_intercept=False),
+            data.X,
+            data.y.astype(float),
+            None,
+            1.0,
+        )
     return Logistic(), *table(what, n, seed, columns), None, 1.0
 
 
@@ -295,7 +313,12 @@ def posterior_rows(
         density = truth.of_rows(matched.indices_, matched.weights_)
         w = truth.normalised(density)
         draws = truth.theta[rng.choice(n_draws, 1000, p=w)]
-        add("matched", len(matched.indices_), truth.divergence(density), multiple=multiple)
+        add(
+            "matched",
+            len(matched.indices_),
+            truth.divergence(density),
+            multiple=multiple,
+        )
         row = found[-1]
         row["kl_estimated"] = matched.kl_
         row["seconds"] = seconds

@@ -10,6 +10,24 @@ SETS = {"HTRU", "Credit", "Pathological", "Skin", "Cod-rna", "w8a"}
 FLOOR = 1e-6
 
 
+def trials(datasets, n_trials, fewer, *, first):
+    """Every data set with each of its trials, as settings of a sweep.
+
+    Parameters
+    ----------
+    datasets : list of str
+    n_trials : int
+    fewer : dict, data set -> int, a smaller number of trials
+    first : int, the seed of the first trial
+    """
+    settings = []
+    for name in datasets:
+        n_own = min(n_trials, fewer.get(name, n_trials))
+        for seed in range(first, first + n_own):
+            settings.append({"dataset": name, "seed": seed})
+    return settings
+
+
 def error_ratios(rows):
     """Mean error of uniform sampling over that of each arm.
 

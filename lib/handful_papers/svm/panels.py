@@ -3,6 +3,10 @@
 from handful_papers import style
 from handful_papers.svm import METHODS
 from handful_papers.svm.comparisons import FLOOR
+from handful_papers.svm.errors import TRAINED_BY_SVC
+
+# Of the two solvers whose times are drawn: the paper's, which trains on all points, and ours.
+SOLVER_COLOURS = {"SVC": style.BLACK, "LinearSVM": style.EXTENSION}
 
 
 def panels(rows, ylabel, draw):
@@ -11,7 +15,7 @@ def panels(rows, ylabel, draw):
 
     Parameters
     ----------
-    rows : pandas.DataFrame with dataset and size
+    rows : pandas.DataFrame with dataset and size, NaN for all points
     ylabel : str
     draw : function of axes and the rows of one data set
     """
@@ -20,7 +24,7 @@ def panels(rows, ylabel, draw):
     for ax, label in zip(axes.flat, labels):
         part = rows[rows.dataset == label]
         draw(ax, part)
-        sizes = sorted(part["size"].unique())
+        sizes = sorted(part["size"].dropna().unique())
         ax.set(
             title=label,
             xscale="log",
@@ -57,6 +61,60 @@ def draw_errors(ax, rows):
 
 def _median_absolute_deviation(errors):
     return (errors - errors.median()).abs().median()
+
+
+def draw_times(ax, rows):
+    """CPU seconds to choose a sample and to train on it, medians with quartiles over trials,
+    against its size, by the paper's solver and by ours; and to train on all points, as levels.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+    rows : pandas.DataFrame with method, size, select, train, train_svc; those of training on all
+        points have size NaN and seconds, and their solver as method
+    """
+    samples = rows.dropna(subset=["size"])
+    for solver, column in {"SVC": "train_svc", "LinearSVM": "train"}.items():
+        for method in TRAINED_BY_SVC:
+            mine = samples[samples.method == method]
+            total = mine["select"] + mine[column]
+            _draw_quartiles(ax, total.groupby(mine["size"]), _look(method, solver))
+    for row in rows[rows["size"].isna()].itertuples():
+        if row.method in SOLVER_COLOURS:
+            _draw_level(ax, row, sorted(samples["size"].unique()))
+
+
+def _look(method, solver):
+    """Of a method that one of two solvers trains: marks and dashes are the method's, ours has the
+    colour of an extension."""
+    name = METHODS[method]["label"]
+    look = METHODS.style(method, label=f"{name}, {solver}")
+    if solver == "LinearSVM":
+        look["color"] = SOLVER_COLOURS[solver]
+        look["mfc"] = "white"
+    return look
+
+
+def _draw_quartiles(ax, by_size, look):
+    low = by_size.quantile(0.25)
+    middle = by_size.median()
+    high = by_size.quantile(0.75)
+    several = by_size.size().max() > 1
+    bars = [middle - low, high - middle] if several else None
+    ax.errorbar(middle.index, middle, yerr=bars, elinewidth=0.7, **look)
+
+
+def _draw_level(ax, row, sizes):
+    label = METHODS[row.method]["label"].removesuffix(" (extension)")
+    ax.plot(
+        sizes,
+        [row.seconds] * len(sizes),
+        color=SOLVER_COLOURS[row.method],
+        ls="-",
+        lw=0.8,
+        label=label,
+        zorder=1.5,
+    )
 
 
 def draw_ratios(rows, xlabel):
