@@ -350,7 +350,9 @@ def _percent_axis(ax, part):
     drawn = part[part.method.isin(DRAWN)]
     least = drawn.eta.min()
     top = max(MOST_PERCENT, 1.2 * drawn[drawn.method != "afkmc2"].eta.max())
-    marks = [m for m in (-5, 0, 5, 10, 20, 30, 50, 100) if least - 1 <= m <= top]
+    few = (0, 20, 50, 100, 200)
+    marks = few if top > 100 else (-5, 0, 5, 10, 20, 30, 50)
+    marks = [m for m in marks if least - 1 <= m <= top]
     ax.set_yticks(marks, [str(m) for m in marks])
     ax.minorticks_off()
     ax.set_ylim(min(-2.0, least - 1.5), top)
