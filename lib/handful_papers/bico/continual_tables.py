@@ -191,7 +191,7 @@ def dot_plot(axes, table, methods, titles):
             ax.errorbar(
                 row.ours,
                 height,
-                xerr=0.0 if np.isnan(row.sd) else row.sd,
+                xerr=None if np.isnan(row.sd) else row.sd,
                 **look,
             )
             error = None if np.isnan(row.paper_sd) else row.paper_sd

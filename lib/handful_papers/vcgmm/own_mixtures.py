@@ -158,7 +158,9 @@ def draw_against_best(table, titles):
             if line.setting:
                 # It runs on a coreset.
                 look["markerfacecolor"] = "white"
-            ax.errorbar(line.time_ratio, height, yerr=width, **look)
+            # A single seed has no standard error.
+            bar = None if np.isnan(width) else width
+            ax.errorbar(line.time_ratio, height, yerr=bar, **look)
         right = 1.6 * part.time_ratio.max()
         marks = [m for m in TIME_MARKS if left <= m <= right]
         ax.set(
