@@ -2,6 +2,17 @@
 
 from handful_papers import style
 
+OURS = {
+    "color": style.EXTENSION,
+    "marker": "D",
+    "ls": "",
+}
+OTHERS = {
+    "color": style.GREY,
+    "marker": "o",
+    "ls": "",
+}
+
 
 def draw_scores(scores, ceiling, ours, published, dataset):
     """A row for each method: every score as a small mark and their mean as a large one; beside
@@ -23,14 +34,36 @@ def draw_scores(scores, ceiling, ours, published, dataset):
     fig, (left, right) = style.figure("double", 0.7, ncols=2)
     for place, label in enumerate(labels):
         values = scores[scores.index == label]
-        color = style.EXTENSION if label in ours else style.GREY
-        left.plot(values, [place] * len(values), "o", color=color, alpha=0.5, ms=3)
-        marker = "D" if label in ours else "o"
-        left.plot(values.mean(), place, marker, color=color, ms=6)
-    left.axvline(ceiling, color=style.BLACK, lw=0.8, label="ceiling")
-    left.plot([], [], "o", color=style.GREY, label="other scores")
-    left.plot([], [], "D", color=style.EXTENSION, label="ours (extension)")
-    right.plot(published, range(len(published)), "x", color=style.BLACK, label="published")
+        look = OURS if label in ours else OTHERS
+        left.plot(
+            values,
+            [place] * len(values),
+            "o",
+            color=look["color"],
+            alpha=0.5,
+            ms=3,
+        )
+        left.plot(
+            values.mean(),
+            place,
+            ms=6,
+            **look,
+        )
+    left.axvline(
+        ceiling,
+        color=style.BLACK,
+        lw=0.8,
+        label="ceiling",
+    )
+    left.plot([], [], label="other scores", **OTHERS)
+    left.plot([], [], label="ours (extension)", **OURS)
+    right.plot(
+        published,
+        range(len(published)),
+        "x",
+        color=style.BLACK,
+        label="published",
+    )
     left.set_title(f"here, {dataset}")
     right.set_title("published, MNIST")
     for ax, names in ((left, labels), (right, list(published.index))):
