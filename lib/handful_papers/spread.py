@@ -1,6 +1,9 @@
 """Means over seeds with their spread, for any number of seeds: one seed has a mean and no
 spread."""
 
+import numpy as np
+from scipy.stats import t
+
 
 def mean_and_deviation(rows, index, columns, value, digits):
     """A table of text, "0.91 ± 0.01": mean and standard deviation over seeds; of a single seed the
@@ -39,3 +42,30 @@ def has_spread(rows, keys):
     keys : list of str, columns of `rows` that name a cell
     """
     return bool((rows.groupby(keys, dropna=False).size() > 1).any())
+
+
+def deviation(values):
+    """The standard deviation over seeds, as an error bar takes it: None of a single seed, which
+    has none.
+
+    Parameters
+    ----------
+    values : pandas.Series, a value a seed; or pandas.DataFrame, a row a seed
+
+    Returns
+    -------
+    float, or pandas.Series for each column, or None
+    """
+    return values.std() if len(values) > 1 else None
+
+
+def half_interval(values):
+    """Half of the 95 % interval of a mean over seeds, by Student's t, as an error bar takes it:
+    None of a single seed, which has none.
+
+    Parameters and result are those of `deviation`.
+    """
+    n = len(values)
+    if n < 2:
+        return None
+    return t.ppf(0.975, n - 1) * values.std() / np.sqrt(n)

@@ -56,8 +56,16 @@ cli
 ROOMS = [row.split() for row in LAYERS.strip().splitlines()]
 # the rest of handful_papers is machinery
 PAPERS = ("bico", "svm", "vrm", "vcgmm", "own", "public")
-# Of a function of the reproduction, conditional expressions and comprehensions included.
+# Of a function, conditional expressions and comprehensions included.
 MAX_BRANCHES = 12
+# Three kernels, each compiled as one function, and the trials of any estimator, which are still to
+# be taken apart.
+BRANCHED = {
+    "handful/clustering/vcgmm_kernels.py: update_neighbours",
+    "handful/sampling/kdpp.py: _draw_set",
+    "handful/sampling/online_newton.py: newton_step",
+    "handful/bilevel/any_estimator.py: _select",
+}
 # Tokens on a line of code; skglm has 8.6.
 AIM = 9
 MAX_TOKENS_A_LINE = {"handful": 9.3, "handful_papers": AIM}
@@ -528,15 +536,15 @@ def test_each_package_keeps_to_nine_tokens_a_line():
     assert set(dense) <= STILL_DENSE
 
 
-def test_no_function_of_the_reproduction_has_many_branches():
+def test_no_function_has_many_branches():
     functions = [
         (name, node)
         for name, tree in TREES.items()
         for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and name.startswith("handful_papers/")
+        if isinstance(node, ast.FunctionDef) and not name.startswith("handful/matching/")
     ]
-    many = [f"{name}: {node.name}" for name, node in functions if branches(node) > MAX_BRANCHES]
-    assert many == []
+    many = {f"{name}: {node.name}" for name, node in functions if branches(node) > MAX_BRANCHES}
+    assert many <= BRANCHED
 
 
 def test_branches_are_those_of_a_function_that_is_counted_by_hand():

@@ -16,9 +16,9 @@ def evenly(places, most):
     return places[kept.astype(int)]
 
 
-def around(theta, steps):
-    """Parameters (p,), then those of each step ahead and of each behind, shape (1 + 2 K, p)."""
-    return np.vstack([theta, theta + steps, theta - steps])
+def around(theta, moves):
+    """Parameters (p,), then those of each move ahead and of each back, shape (1 + 2 K, p)."""
+    return np.vstack([theta, theta + moves, theta - moves])
 
 
 def steps_at(theta):

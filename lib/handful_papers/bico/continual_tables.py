@@ -6,6 +6,7 @@ import pandas as pd
 
 from handful_papers.bico import METHODS
 from handful_papers.published import published
+from handful_papers.spread import has_spread
 from handful_papers.style import BLACK, EXTENSION, REPRODUCED
 
 # Methods whose row in Table 3 has their label for a name.
@@ -122,6 +123,29 @@ def per_task(rows, methods):
     return chosen[["method", "seed", "task", "accuracy"]]
 
 
+def draw_tasks(ax, by_task, methods):
+    """Figure 9: mean accuracy of each task as a mark, with its standard deviation where there are
+    several seeds, the methods side by side.
+
+    Marks and no bars, as bars would have to begin at nought, where no difference is seen.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+    by_task : `per_task`
+    methods : pair of str, left and right
+    """
+    for shift, method in zip((-0.12, 0.12), methods):
+        mine = by_task[by_task.method == method]
+        tasks = mine.groupby("task").accuracy
+        mean = tasks.mean()
+        error = tasks.std() if has_spread(mine, ["task"]) else None
+        look = METHODS.style(method, ls="", ms=6)
+        ax.errorbar(mean.index + shift, mean, yerr=error, **look)
+    ax.set_xticks(sorted(by_task.task.unique()))
+    ax.grid(False, axis="x")
+
+
 def display_table(table):
     """`beside_paper` for a reader: "79.3 ± 0.5" and the paper's beside it."""
 
@@ -167,7 +191,7 @@ def dot_plot(axes, table, methods, titles):
             ax.errorbar(
                 row.ours,
                 height,
-                xerr=0.0 if np.isnan(row.sd) else row.sd,
+                xerr=None if np.isnan(row.sd) else row.sd,
                 **look,
             )
             error = None if np.isnan(row.paper_sd) else row.paper_sd

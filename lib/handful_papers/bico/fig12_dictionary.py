@@ -269,6 +269,16 @@ def panel_rows(task, recovery, seed, *, sizes, **options):
     return pd.DataFrame(rows)
 
 
+def where_chance_wins(rows, panel):
+    """The panels, values of the column `panel`, in which random measurements have the least mean
+    error at every size."""
+    means = rows.groupby([panel, "size", "method"]).error.mean().unstack()
+    others = means.drop(columns="random measurements").min(axis=1)
+    wins = means["random measurements"] < others
+    always = wins.groupby(level=panel).all()
+    return list(always[always].index)
+
+
 # --- which numbers decide the claims
 
 

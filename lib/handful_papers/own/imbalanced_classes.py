@@ -211,6 +211,16 @@ def steps_to(rows, level):
     return float(rows.step.iloc[-1] + rows.step.diff().iloc[-1])
 
 
+def over_uniform(rows):
+    """Rows with a column `over_uniform`: the test loss over that of uniform batches of the same
+    data set, step and seed."""
+    keys = ["dataset", "step", "seed"]
+    uniform = rows[rows.method == "uniform"].set_index(keys).test
+    mine = rows.set_index(keys)
+    ratio = mine.test / uniform.reindex(mine.index)
+    return rows.assign(over_uniform=ratio.to_numpy())
+
+
 # --- which numbers decide the claims
 
 

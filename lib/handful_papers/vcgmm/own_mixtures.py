@@ -133,7 +133,6 @@ def draw_against_best(table, titles):
     for ax, (dataset, title) in zip(axes.flat, titles.items()):
         part = table[table.dataset == dataset]
         excess = 100 * (part.ratio - 1)
-        error = 100 * part.ratio_sem
         low = 1.3 * min(excess.min(), -2.0)
         top = 1.3 * max(excess.max(), 12.0)
         left = 0.6 * part.time_ratio.min()
@@ -153,12 +152,8 @@ def draw_against_best(table, titles):
             ls=":",
             zorder=1,
         )
-        for line, height, width in zip(part.itertuples(), excess, error):
-            look = METHODS.style(line.method, ls="none")
-            if line.setting:
-                # It runs on a coreset.
-                look["markerfacecolor"] = "white"
-            ax.errorbar(line.time_ratio, height, yerr=width, **look)
+        for line in part.itertuples():
+            _draw_mark(ax, line)
         right = 1.6 * part.time_ratio.max()
         marks = [m for m in TIME_MARKS if left <= m <= right]
         ax.set(
@@ -181,6 +176,21 @@ def draw_against_best(table, titles):
     lines.append(line)
     fig.legend(handles=lines, loc="outside lower center", ncols=3)
     return fig
+
+
+def _draw_mark(ax, line):
+    look = METHODS.style(line.method, ls="none")
+    if line.setting:
+        # It runs on a coreset.
+        look["markerfacecolor"] = "white"
+    # A single seed has no standard error.
+    bar = None if np.isnan(line.ratio_sem) else 100 * line.ratio_sem
+    ax.errorbar(
+        line.time_ratio,
+        100 * (line.ratio - 1),
+        yerr=bar,
+        **look,
+    )
 
 
 # --- which numbers decide the claims
