@@ -60,13 +60,15 @@ def soil_types(n, seed):
     """Columns of Covertype, the soil type of each of at most n rows, and whether its cover is the
     most frequent."""
     data = load("covtype_subset")
-    rows = np.random.default_rng([seed, 4]).permutation(len(data.X))[:n]
+    rng = np.random.default_rng([seed, 4])
+    rows = rng.permutation(len(data.X))[:n]
     values = np.asarray(data.X, float)[rows]
     X = values[:, :NUMERIC]
     _, group = np.unique(values[:, FIRST_SOIL:].argmax(1), return_inverse=True)
     _, codes = np.unique(data.y, return_inverse=True)
     y = codes == np.bincount(codes).argmax()
-    return (X - X.mean(0)) / X.std(0), group, y[rows].astype(int)
+    standardised = (X - X.mean(0)) / X.std(0)
+    return standardised, group, y[rows].astype(int)
 
 
 def design_of(X, group, slopes=()):
@@ -75,10 +77,14 @@ def design_of(X, group, slopes=()):
     n_groups = group.max() + 1
     places = np.arange(len(X)), group
     blocks = [X]
-    for values in [np.ones(len(X)), *X[:, list(slopes)].T]:
-        blocks.append(sparse.csr_array((values, places), shape=(len(X), n_groups)))
+    shape = len(X), n_groups
+    ones = np.ones(len(X))
+    for values in [ones, *X[:, list(slopes)].T]:
+        block = sparse.csr_array((values, places), shape=shape)
+        blocks.append(block)
     of_groups = np.full((len(blocks) - 1) * n_groups, DEVIATION)
-    deviations = np.r_[np.full(X.shape[1], OF_SLOPES), of_groups, OF_INTERCEPT]
+    of_slopes = np.full(X.shape[1], OF_SLOPES)
+    deviations = np.r_[of_slopes, of_groups, OF_INTERCEPT]
     return sparse.hstack(blocks, format="csr"), deviations
 
 
@@ -88,7 +94,8 @@ def problem_of(what, n, seed):
     if what == "covtype_subset":
         X, group, y = soil_types(n, seed)
         return *design_of(X, group, OF_SOIL), y, group
-    X, group, y = generated_groups(*map(int, what.split(" x ")), seed)
+    n_groups, n_each = map(int, what.split(" x "))
+    X, group, y = generated_groups(n_groups, n_each, seed)
     return *design_of(X, group), y, group
 
 
@@ -199,9 +206,11 @@ def rare_events(n, d, rate, seed):
     """A table of independent columns, and events of which there are so many on average."""
     rng = np.random.default_rng([seed, 6])
     X = rng.normal(size=(n, d))
-    eta = X @ rng.normal(size=d) * (2 / np.sqrt(d))
+    slopes = rng.normal(size=d)
+    eta = X @ slopes * (2 / np.sqrt(d))
     intercept = brentq(lambda b: expit(eta + b).mean() - rate, -30, 30)
-    return X, (rng.random(n) < expit(eta + intercept)).astype(int)
+    happens = rng.random(n) < expit(eta + intercept)
+    return X, happens.astype(int)
 
 
 def form_rows(what, seed, *, size, n_draws):
@@ -316,7 +325,8 @@ def chain_of(rows, prior, rng, n_chains, n_steps):
     chains = np.arange(n_chains)
     for step in range(n_steps):
         rise = ratio[:, step] - ratio[chains, here]
-        here = np.where(np.log(rng.random(n_chains)) < rise, step, here)
+        accepts = np.log(rng.random(n_chains)) < rise
+        here = np.where(accepts, step, here)
         kept[:, step] = here
     draws = proposed.reshape(n_chains, n_steps, -1)
     return draws[chains[:, None], kept], proposed.std(0)
@@ -337,7 +347,8 @@ def chain_rows(what, seed, *, n_warmup, n_draws, n_timed):
     from numpyro.infer import MCMC, NUTS, init_to_value
 
     numpyro.enable_x64()
-    X, group, y = generated_groups(*map(int, what.split(" x ")), seed)
+    n_groups, n_each = map(int, what.split(" x "))
+    X, group, y = generated_groups(n_groups, n_each, seed)
     design, deviations = design_of(X, group)
     start = time.process_time()
     matched = MatchedCoreset(Logistic(), at="posterior", prior=deviations, random_state=seed).fit(
@@ -380,8 +391,10 @@ def chain_rows(what, seed, *, n_warmup, n_draws, n_timed):
     n_gradients = int(run.get_extra_fields()["num_steps"].sum())
     run.run(key, *args, extra_fields=fields)
     n_gradients += int(run.get_extra_fields()["num_steps"].sum())
-    sampled = {name: np.asarray(array) for name, array in run.get_samples().items()}
-    draws = np.column_stack([sampled["beta"], sampled["effects"], sampled["intercept"]])
+    samples = run.get_samples()
+    sampled = {name: np.asarray(array) for name, array in samples.items()}
+    names = "beta", "effects", "intercept"
+    draws = np.column_stack([sampled[name] for name in names])
     of_draws = np.broadcast_to(deviations, draws.shape).copy()
     of_draws[:, d:-1] = sampled["tau"][:, None]
     report = matched.check(draws, design, y, prior=of_draws)
@@ -446,8 +459,9 @@ def _where_weights_fail(rows):
     """Variances with a form over those of the Gaussian near the mean, where these fail in all
     seeds."""
     wide = rows.pivot_table(index=["what", "seed"], columns="method", values="variance")
-    fails = (wide["near the mean"] > SUFFICES).groupby("what").transform("all")
-    ratio = (wide["form"] / wide["near the mean"])[fails]
+    of_gaussian = wide["near the mean"]
+    fails = (of_gaussian > SUFFICES).groupby("what").transform("all")
+    ratio = (wide["form"] / of_gaussian)[fails]
     if not len(ratio):
         return Evidence(lacks="importance weights serve for all tables of this profile")
     return {what: one.to_numpy() for what, one in ratio.groupby("what")}
@@ -458,5 +472,7 @@ def _chains(rows):
     if not len(rows):
         return Evidence(lacks="this profile runs no chain")
     seconds = rows.seconds + rows.gradients * rows.ms / 1000
-    wide = rows.assign(total=seconds).pivot_table(index="seed", columns="method", values="total")
-    return {"": (wide["full"] / wide["matched"]).to_numpy()}
+    rows = rows.assign(total=seconds)
+    wide = rows.pivot_table(index="seed", columns="method", values="total")
+    ratio = wide["full"] / wide["matched"]
+    return {"": ratio.to_numpy()}

@@ -46,6 +46,8 @@ def curve_rows(dataset, seed, *, n, columns, folds, low, high, n_penalties):
     few = MatchedCoreset(Logistic(), folds=folds, penalties=[low, high], random_state=seed)
     chosen = few.fit(X, y).take(X, y)
     choice = time.process_time() - start
+    n = len(y)
+    n_chosen = len(chosen[1])
     every = (X, y, np.ones(len(y)), few.row_folds_)
     found = []
     for kind, share in KINDS.items():
@@ -54,19 +56,24 @@ def curve_rows(dataset, seed, *, n, columns, folds, low, high, n_penalties):
         matched, seconds = timed(curve, *chosen, pairs)
         seconds += choice
         # So many random rows take as many seconds, if these grow with the rows.
-        n_same = min(len(y), max(len(chosen[1]), round(len(y) * seconds / all_seconds)))
+        n_same = max(n_chosen, round(n * seconds / all_seconds))
+        n_same = min(n, n_same)
         curves = {
-            "full": (len(y), full, all_seconds),
-            "matched": (len(chosen[1]), matched, seconds),
+            "full": (n, full, all_seconds),
+            "matched": (n_chosen, matched, seconds),
         }
-        for method, size in (("uniform", len(chosen[1])), ("same seconds", n_same)):
-            curves[method] = size, *timed(curve, *drawn(every, size, rng), pairs)
-        curves["sgd"] = len(y), *descent(X, y, few.row_folds_, share, penalties, seconds, seed)
+        for method, size in (("uniform", n_chosen), ("same seconds", n_same)):
+            sample = drawn(every, size, rng)
+            losses, spent = timed(curve, *sample, pairs)
+            curves[method] = size, losses, spent
+        losses, spent = descent(X, y, few.row_folds_, share, penalties, seconds, seed)
+        curves["sgd"] = n, losses, spent
         for method, (size, losses, spent) in curves.items():
             same = dict(kind=kind, method=method, rows=size, seconds=spent)
             for penalty, loss, truth in zip(penalties, losses, full):
-                found.append(same | dict(penalty=penalty, loss=loss, error=loss - truth))
-    about = dict(n=len(y), d=X.shape[1])
+                error = loss - truth
+                found.append(same | dict(penalty=penalty, loss=loss, error=error))
+    about = dict(n=n, d=X.shape[1])
     return [about | row for row in found]
 
 
@@ -96,8 +103,10 @@ def curve(X, y, w, folds, pairs):
 def drawn(every, size, rng):
     """A uniform sample of rows with their folds, all with the same weight."""
     X, y, w, folds = every
-    some = np.sort(rng.permutation(len(y))[:size])
-    return X[some], y[some], w[some] * len(y) / size, folds[some]
+    n = len(y)
+    some = np.sort(rng.permutation(n)[:size])
+    weights = w[some] * n / size
+    return X[some], y[some], weights, folds[some]
 
 
 def descent(X, y, folds, share, penalties, seconds, seed):
@@ -136,8 +145,10 @@ def errors(rows, method, kinds):
     """The largest error of a curve over its penalties and some kinds: data set -> one value a
     seed."""
     own = rows[(rows.method == method) & rows.kind.isin(kinds)]
-    worst = own.error.abs().groupby([own.dataset, own.seed], sort=False).max()
-    return {dataset: one.to_numpy() for dataset, one in worst.groupby(level=0, sort=False)}
+    sizes = own.error.abs()
+    worst = sizes.groupby([own.dataset, own.seed], sort=False).max()
+    by_dataset = worst.groupby(level=0, sort=False)
+    return {dataset: one.to_numpy() for dataset, one in by_dataset}
 
 
 def by_kind(rows, method):
