@@ -61,7 +61,8 @@ def soil_types(n, seed):
     most frequent."""
     data = load("covtype_subset")
     rng = np.random.default_rng([seed, 4])
-    rows = rng.permutation(len(data.X))[:n]
+    every = rng.permutation(len(data.X))
+    rows = every[:n]
     values = np.asarray(data.X, float)[rows]
     X = values[:, :NUMERIC]
     _, group = np.unique(values[:, FIRST_SOIL:].argmax(1), return_inverse=True)
@@ -181,7 +182,8 @@ def group_rows(what, seed, *, n, n_draws):
     for method, found in chosen.items():
         variances[method] = np.var(every - rows.restricted(*found).sums(theta))
     sizes = {method: len(places) for method, (places, _) in chosen.items()}
-    about = dict(part="groups", what=what, n=len(y), d=len(deviations))
+    d = len(deviations)
+    about = dict(part="groups", what=what, n=len(y), d=d)
     return rows_of_methods(about, sizes, variances, seconds)
 
 
