@@ -155,7 +155,9 @@ def decide(
     if over in ("mean", "every", "most"):
         why += _other_way(settings, bounds, estimator)
     average = None
-    if over in ("every", "most") and len(settings) > 1:
+    # Numbers without noise are bounds, of which the worst counts.
+    has_average = over in ("every", "most") and not exact
+    if has_average and len(settings) > 1:
         average, told = _average(settings, estimator)
         why += told
     return Decision(
