@@ -124,7 +124,9 @@ def _formula(display):
     def visit(self, node):
         # The spaces of LaTeX around the name of a function: n log n, not nlogn. A wide one is
         # scrolled by keys, too.
-        made = convert(node.astext(), display=display).replace(
+        # latex2mathml knows no \arg.
+        latex = node.astext().replace(r"\arg\min", r"\operatorname{argmin}")
+        made = convert(latex, display=display).replace(
             ' display="block"', ' display="block" tabindex="0"'
         )
         made = BESIDE_FUNCTION.sub(r'\g<0><mspace width="0.1667em"></mspace>', made)

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Lock
 from types import FrameType
 
-from threadpoolctl import ThreadpoolController, threadpool_limits
+from threadpoolctl import ThreadpoolController
 from tqdm import tqdm
 
 # up to so many rows an estimator trains with one thread of OpenMP
@@ -54,7 +54,8 @@ def one_openmp_thread():
     """Context in which compiled loops of other packages, such as scikit-learn's boosting, take one
     thread: on some hundred rows several wait more than they work. The number belongs to the thread
     that asks."""
-    with threadpool_limits(1, user_api="openmp"):
+    # `threadpool_limits` would restore the threads of BLAS as well, which others may have limited.
+    with ThreadpoolController().select(user_api="openmp").limit(limits=1):
         yield
 
 

@@ -171,7 +171,7 @@ class ReplayBuffer(Options):
 
     def _chosen(self, view, y, sample_weight, share, n_tasks):
         # Places of the rows of a task that are remembered, the first the longest.
-        n_present = np.count_nonzero(check_sample_weight(sample_weight, len(view)))
+        n_present = np.count_nonzero(check_sample_weight(sample_weight, view.shape[0]))
         size = min(share, n_present)
         selector = clone(self.selector).set_params(size=size, random_state=self.rng_)
         try:
