@@ -154,12 +154,8 @@ def decide(
     why = f"{effect.what} {number_text(effect.value)}{interval}; claimed: {bounds.as_text()}"
     if over in ("mean", "every", "most"):
         why += _other_way(settings, bounds, estimator)
-    average = None
-    # Numbers without noise are bounds, of which the worst counts.
-    has_average = over in ("every", "most") and not exact
-    if has_average and len(settings) > 1:
-        average, told = _average(settings, estimator)
-        why += told
+    average, told = _average(settings, over, estimator)
+    why += told
     return Decision(
         verdict,
         NOISE if verdict == CANNOT_TELL else "",
@@ -171,13 +167,16 @@ def decide(
     )
 
 
-def _average(settings, estimator):
+def _average(settings, over, estimator):
     """What stands beside the worst setting: the average with its interval, and as the end of a
-    sentence."""
+    sentence; None and nothing where there is none."""
+    # Numbers without noise are bounds, of which the worst counts.
+    is_one = len(settings) == 1 or estimator.exact
+    if is_one or over not in ("every", "most"):
+        return None, ""
     mean = mean_effect(settings, estimator)
-    interval = "" if estimator.exact else interval_text(mean.low, mean.high)
     found = (float(mean.value), float(mean.low), float(mean.high))
-    return found, f"; on average {number_text(mean.value)}{interval}"
+    return found, f"; on average {number_text(mean.value)}{interval_text(mean.low, mean.high)}"
 
 
 def _worst(verdicts):
