@@ -1,5 +1,7 @@
 """Comparisons of the SVM paper: what its ratios estimate, and how often their rules err."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +14,10 @@ from handful_papers.svm.comparisons import (
     ratios,
     trials,
 )
+from handful_papers.svm.errors import train_within
+from handful_papers.svm.fig02_offline_time import solvers_on_all_points
 from handful_papers.verdicts import decide
+from sklearn.svm import SVC
 
 
 def test_the_geometric_mean_is_the_ratio_of_means_with_the_jackknifes_correction(rng):
@@ -65,6 +70,20 @@ def test_overheads_are_of_choosing_and_training_together():
     np.testing.assert_allclose(overheads(_rows(), "svm paper")["A"], np.sqrt((6 / 2) * (11 / 2)))
 
 
+def test_a_training_that_ends_is_the_plain_one_and_one_that_does_not_is_stopped(rng):
+    X = rng.normal(size=(3000, 5))
+    y = np.where(X[:, 0] + 2 * rng.normal(size=3000) > 0, 1.0, -1.0)
+    plain = SVC(kernel="linear", tol=1e-3).fit(X, y)
+    # It needs more iterations than the first run has.
+    assert plain.n_iter_ > 1000
+    ended, _, stopped = train_within(math.inf, X, y)
+    assert not stopped
+    np.testing.assert_array_equal(ended.coef_, plain.coef_)
+    _, seconds, stopped = train_within(1e-9, X, y)
+    assert stopped
+    assert seconds >= 1e-9
+
+
 def test_trials_are_fewer_only_where_that_is_said():
     found = trials(["a", "b"], 3, {"b": 2, "c": 1}, first=5)
     assert [(one["dataset"], one["seed"]) for one in found] == [
@@ -75,3 +94,11 @@ def test_trials_are_fewer_only_where_that_is_said():
         ("b", 6),
     ]
     assert len(trials(["b"], 1, {"b": 2}, first=0)) == 1
+
+
+def test_the_papers_solver_stops_after_the_coresets_longest_mean_time():
+    rows = _rows().assign(train_svc=3.0)
+    settings = solvers_on_all_points(rows, ["a"], ["A"], 20)
+    limits = {one["solver"]: one.get("limit") for one in settings}
+    # Size 20: 10 seconds to select, 3 to train.
+    assert limits == {"LinearSVM": None, "LinearSVC": None, "SVC": 20 * 13.0}

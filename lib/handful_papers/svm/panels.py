@@ -67,11 +67,13 @@ def draw_times(ax, rows):
     """CPU seconds to choose a sample and to train on it, medians with quartiles over trials,
     against its size, by the paper's solver and by ours; and to train on all points, as levels.
 
+    A level of points that look up is a training that was stopped there.
+
     Parameters
     ----------
     ax : matplotlib.axes.Axes
     rows : pandas.DataFrame with method, size, select, train, train_svc; those of training on all
-        points have size NaN and seconds, and their solver as method
+        points have size NaN, seconds and stopped, and their solver as method
     """
     samples = rows.dropna(subset=["size"])
     for solver, column in {"SVC": "train_svc", "LinearSVM": "train"}.items():
@@ -105,74 +107,15 @@ def _draw_quartiles(ax, by_size, look):
 
 
 def _draw_level(ax, row, sizes):
+    stopped = row.stopped == 1
     label = METHODS[row.method]["label"].removesuffix(" (extension)")
     ax.plot(
         sizes,
         [row.seconds] * len(sizes),
         color=SOLVER_COLOURS[row.method],
+        marker="^" if stopped else "",
         ls="-",
         lw=0.8,
-        label=label,
+        label=f"{label}, stopped there" if stopped else label,
         zorder=1.5,
     )
-
-
-def draw_ratios(rows, xlabel):
-    """A figure with a panel for each data set, in it a row of marks for each method: times over
-    those of another.
-
-    Each mark is the median over trials at one sample size, with a line from quartile to quartile;
-    the lower and larger marks are those of larger samples.
-
-    Parameters
-    ----------
-    rows : pandas.DataFrame with dataset, method, size (NaN where a method trains on all points) and
-        ratio
-    xlabel : str
-    """
-    methods = list(rows.method.unique())
-    labels = list(rows.dataset.unique())
-    names = [METHODS[method]["label"].removeprefix("Coreset, ") for method in methods]
-    fig, axes = style.panels(len(labels), ratio=0.8)
-    by_size = rows.groupby(["dataset", "method", "size"], dropna=False)
-    quartiles = by_size.ratio.quantile([0.25, 0.5, 0.75]).unstack()
-    for ax, label in zip(axes.flat, labels):
-        ax.axvline(
-            1,
-            color=style.BLACK,
-            lw=0.8,
-            zorder=1,
-        )
-        for row, method in enumerate(methods):
-            if (label, method) in quartiles.index:
-                _draw_marks(ax, row, quartiles.loc[label, method].to_numpy(), METHODS.style(method))
-        ax.set(
-            title=label,
-            xscale="log",
-            ylim=(len(methods) - 0.5, -0.5),
-        )
-        ax.set_yticks(range(len(methods)), names if ax in axes[:, 0] else [])
-        style.log_ticks(ax.xaxis)
-    for ax in axes[-1]:
-        ax.set_xlabel(xlabel)
-    return fig
-
-
-def _draw_marks(ax, row, marks, look):
-    """The marks of a method in its row of a panel: a (lower quartile, median, upper quartile) for
-    each size."""
-    for k, (low, middle, high) in enumerate(marks):
-        at = row + 0.2 * (k - (len(marks) - 1) / 2)
-        if high > low:
-            ax.plot(
-                [low, high],
-                [at, at],
-                color=look["color"],
-                lw=0.8,
-            )
-        size = {
-            "marker": look["marker"] or "o",
-            "ms": 2.5 + 0.8 * k,
-            "ls": "",
-        }
-        ax.plot(middle, at, **look | size)
