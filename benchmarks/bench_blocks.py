@@ -1,14 +1,21 @@
 """Rows chosen in blocks against rows chosen from one array: loss on new rows, and CPU seconds, also
 through dask."""
 
+import resource
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
+from pathlib import Path
+from unittest import mock
 
 import dask
 import dask.array as da
 import numpy as np
 from _harness import Bench
 from handful import VCGMM, BilevelCoreset, LightweightCoreset, Logistic, SVMCoreset, data
+from handful.bilevel import bilevel_coreset
 from handful.blocks import Blocks
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -32,10 +39,14 @@ TABLES = (
 CHUNK = 7200
 
 
-def rows(n, d, rng):
+def rows(n, d, rng, slopes=None):
+    """Rows of heavy tails and their classes: of one law, whatever the generator, where the slopes
+    have a seed of their own."""
     X = rng.standard_t(5, size=(n, d))
     X /= X.std(axis=0)
-    return X, (rng.random(n) < 1 / (1 + np.exp(-X @ (0.6 * rng.normal(size=d)) + 1))).astype(int)
+    of_slopes = rng if slopes is None else np.random.default_rng(slopes)
+    z = X @ (0.6 * of_slopes.normal(size=d)) - 1
+    return X, (rng.random(n) < 1 / (1 + np.exp(-z))).astype(int)
 
 
 def seconds(function):
@@ -107,6 +118,64 @@ def real_tables(bench):
             bench.value(case, "CPU", taken / alone, unit="x one array", bar=2.5)
 
 
+def fitted(X, y, weights):
+    """A logistic regression with the penalty of all benchmarks here, whatever the weights add up
+    to."""
+    C = 1 / (L2 * weights.sum())
+    return LogisticRegression(C=C, max_iter=1000).fit(X, y, sample_weight=weights)
+
+
+def in_memory(bench):
+    """Rows that are compressed before the choice against a choice among all of them: CPU seconds,
+    and the loss on new rows above that of all rows."""
+    few = BilevelCoreset(Logistic(l2=L2), size=SIZE, random_state=0)
+    X_new, y_new = rows(100_000, D, np.random.default_rng(5), slopes=0)
+    for n in (100_000, 1_000_000, 10_000_000):
+        X, y = rows(n, D, np.random.default_rng(0), slopes=0)
+        case = f"{n:,} x {D} in memory, {SIZE} rows chosen"
+        full = log_loss(y_new, fitted(X, y, np.ones(n)).predict_proba(X_new))
+        ways = {"compressed first": bilevel_coreset.FROM_ROWS}
+        # All of the largest table would take minutes.
+        if n <= 1_000_000:
+            ways["among all rows"] = n + 1
+        for way, least in ways.items():
+            with mock.patch.object(bilevel_coreset, "FROM_ROWS", least):
+                found, taken = seconds(lambda now=(X, y): few.fit(*now).coreset_)
+            loss = log_loss(y_new, fitted(*found.take(X, y)).predict_proba(X_new))
+            bench.value(case, f"{way}: CPU", taken, unit="s")
+            bench.value(case, f"{way}: loss above all rows", loss - full, unit="nats")
+
+
+def on_disk(bench, n=10_000_000, n_files=50):
+    """Ten million rows in files: the choice in a process of its own."""
+    case = f"{n:,} x {D} in files, {SIZE} rows chosen"
+    with tempfile.TemporaryDirectory() as folder:
+        for i in range(n_files):
+            X, y = rows(n // n_files, D, np.random.default_rng(i), slopes=0)
+            np.save(Path(folder) / f"X{i}.npy", X)
+            np.save(Path(folder) / f"y{i}.npy", y)
+        out = Path(folder) / "chosen.npz"
+        subprocess.run([sys.executable, __file__, folder, str(out)], check=True)
+        with np.load(out) as found:
+            few = found["X"], found["y"], found["w"]
+            bench.value(case, "CPU", float(found["seconds"]), unit="s", bar=150)
+            bench.value(case, "peak memory", float(found["peak"]), unit="MiB", bar=1024)
+    X_new, y_new = rows(100_000, D, np.random.default_rng(n_files), slopes=0)
+    X, y = rows(1_000_000, D, np.random.default_rng(n_files + 1), slopes=0)
+    of_many = log_loss(y_new, fitted(X, y, np.ones(len(y))).predict_proba(X_new))
+    loss = log_loss(y_new, fitted(*few).predict_proba(X_new))
+    bench.value(case, "loss above that of a million other rows", loss - of_many, unit="nats")
+
+
+def choose(folder, out):
+    """What `on_disk` runs in a process of its own."""
+    few = BilevelCoreset(Logistic(l2=L2), size=SIZE, random_state=0)
+    files = f"{folder}/X*.npy", f"{folder}/y*.npy"
+    (X, y, w), taken = seconds(lambda: few.fit(*files).coreset_.take(*files))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    np.savez(out, X=X, y=y, w=w, seconds=taken, peak=peak)
+
+
 def through_dask(bench):
     """CPU of dask arrays over that of one array, tasks and scheduler in this process."""
     X, y = rows(1_000_000, D, np.random.default_rng(1))
@@ -141,8 +210,13 @@ def main():
     losses(bench)
     real_tables(bench)
     through_dask(bench)
+    in_memory(bench)
+    on_disk(bench)
     bench.write(l2=L2, size=SIZE, rows_in_a_block=ROWS, data="named tables and generated rows")
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:]:
+        choose(*sys.argv[1:])
+    else:
+        main()
