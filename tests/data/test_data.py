@@ -15,6 +15,10 @@ from sklearn.preprocessing import StandardScaler
 HERE = [name for name, about in ENTRIES.items() if about.kind != "file"]
 
 
+# Sets of which no checksum is known; a run's record keeps that of what it read.
+UNKNOWN = ("cod_rna_full", "song", "susy")
+
+
 def test_every_entry_has_title_licence_shape_and_a_checksum_for_every_file():
     for about in ENTRIES.values():
         assert about.title and about.licence and about.rows > 0 and about.features > 0  # noqa: PT018
@@ -26,9 +30,9 @@ def test_every_entry_has_title_licence_shape_and_a_checksum_for_every_file():
             assert raw["url"].startswith("https://") or "sha256" in raw
             assert callable(reader_of(raw["format"]))
             assert "/" not in raw["filename"]
-            assert "sha256" in raw or {name.partition("[")[0] for name in about.content} >= set(
-                raw["arrays"]
-            )
+            known = {name.partition("[")[0] for name in about.content}
+            has_checksum = "sha256" in raw or known >= set(raw["arrays"])
+            assert has_checksum != (about.name in UNKNOWN)
 
 
 @pytest.mark.parametrize("name", HERE)

@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 import zipfile
+from dataclasses import replace
 from hashlib import sha256
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
@@ -247,7 +248,8 @@ def register(monkeypatch, tmp_path):
             | (dict(sha256=sha256(content).hexdigest()) if checksums else {})
             for i, (n, content) in enumerate(originals.items())
         ]
-        facts = dict(rows=30, test_rows=len(arrays.get("X_test", ())), raw=raw)
+        rows = len(arrays.get("X", arrays.get("X_train")))
+        facts = dict(rows=rows, test_rows=len(arrays.get("X_test", ())), raw=raw)
         content = (
             {}
             if checksums
@@ -287,6 +289,22 @@ def test_a_published_file_is_read_as_it_was_written_and_downloaded_once(
     assert len(requests) == len(originals) == len(list(home.iterdir()))
     assert first.sha256 == again.sha256
     assert status()["where"]["tiny"] == "data folder"
+
+
+def test_originals_of_one_array_are_its_parts_in_their_order(home, register):
+    register("libsvm", "https://example.org", home)
+    about = ENTRIES["tiny"]
+    parts = tuple(raw | dict(arrays=["X", "y"]) for raw in about.raw)
+    ENTRIES["tiny"] = replace(about, rows=30, test_rows=0, raw=parts, content={})
+    same(load("tiny"), {"X": X4, "y": Y4})
+
+
+@pytest.mark.parametrize("change", [dict(rows=29), dict(features=5)])
+def test_another_number_of_rows_or_features_is_refused_without_a_checksum(change, home, register):
+    register("table in a zip", "https://example.org", home, **change)
+    ENTRIES["tiny"] = replace(ENTRIES["tiny"], content={})
+    with pytest.raises(BadFileError, match=r"tiny\.zip hold 30 rows of 4 features, and 'tiny' has"):
+        load("tiny")
 
 
 @pytest.mark.parametrize("case", FORMATS)

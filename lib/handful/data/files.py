@@ -77,15 +77,33 @@ def read(entry, *, verbose=False):
         raise MissingDataError(
             _how_to_get(entry, "only its ready-made file has exactly these rows", entry.notes)
         )
-    arrays = {}
+    parts = {}
     for raw in entry.raw:
         # before anything is downloaded
         reader_of(raw["format"])
         path = find(raw["filename"])
-        arrays |= _checked(
+        found = _checked(
             path or _download(raw, entry, verbose), raw, entry, downloaded=path is None
         )
+        for name, values in found.items():
+            parts.setdefault(name, []).append(values)
+    arrays = {
+        name: some[0] if len(some) == 1 else np.concatenate(some) for name, some in parts.items()
+    }
+    _check_shape(arrays, entry)
     return arrays, content_sha256(*arrays.values())
+
+
+def _check_shape(arrays, entry):
+    """BadFileError where originals do not hold as many rows and features as the registry says."""
+    X = arrays.get("X", arrays.get("X_train"))
+    if X.shape != (entry.rows, entry.features):
+        names = " and ".join(raw["filename"] for raw in entry.raw)
+        raise BadFileError(
+            f"{names} hold {X.shape[0]:,} rows of {X.shape[1]:,} features, and {entry.name!r} has "
+            f"{entry.rows:,} of {entry.features:,}: remove what is in {data_folder()} to have it "
+            f"fetched again."
+        )
 
 
 def _checked(path, raw, entry, *, downloaded=False):

@@ -31,6 +31,7 @@ LABELS = {
     "pathological": "Pathological",
     "skin_nonskin": "Skin",
     "cod_rna": "Cod-rna",
+    "cod_rna_full": "Cod-rna",
     "w8a": "w8a",
     "breast_cancer": "Breast cancer",
     "digits_3_8": "Digits 3/8",

@@ -83,6 +83,8 @@ def _prepared(name, dataset, rows, rng):
             rng=rng,
         )
         return _with_noise(X, rng), None
+    if name == "cifar10_full":
+        return _with_noise(dataset.X, rng), _with_noise(dataset.X_test, rng)
     if name == "cifar10":
         order = rng.permutation(len(dataset.X))
         # With None all others are kept.

@@ -23,8 +23,16 @@ QUANTITIES = {
     "iterations": "EM iterations",
     "share": "coreset+seeding share of time",
 }
-# The data sets of Table 1 that we have.
-PAPERS_DATA = {"kdd_bio": "KDD", "cod_rna": "RNA", "cifar10": "CIFAR-10"}
+# The data sets of Table 1, or parts of them, by their names in the registry.
+PAPERS_DATA = {
+    "kdd_bio": "KDD",
+    "cod_rna": "RNA",
+    "cod_rna_full": "RNA",
+    "cifar10": "CIFAR-10",
+    "cifar10_full": "CIFAR-10",
+    "susy": "SUSY",
+    "song": "SONG",
+}
 # Methods that have a curve over coreset sizes.
 CURVES = ("lwcs", "vcgmm", "vcgmm ours")
 DRAWN = ("kmeans++", "afkmc2", "vargmm", *CURVES)
