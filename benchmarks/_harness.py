@@ -23,6 +23,16 @@ THREAD_VARIABLES = (
 )
 
 
+def peak_memory():
+    """MiB, the peak of this process's own resident memory (Linux).
+
+    `resource.getrusage` would count that of the process by which this one was started, too.
+    """
+    lines = Path("/proc/self/status").read_text().splitlines()
+    peak = next(line for line in lines if line.startswith("VmHWM"))
+    return int(peak.split()[1]) / 1024
+
+
 class Bench:
     """One table of ratios and qualities, written to results/<name>.json and .md.
 

@@ -1,7 +1,6 @@
 """Rows chosen in blocks against rows chosen from one array: loss on new rows, and CPU seconds, also
 through dask."""
 
-import resource
 import statistics
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from unittest import mock
 import dask
 import dask.array as da
 import numpy as np
-from _harness import Bench
+from _harness import Bench, peak_memory
 from handful import VCGMM, BilevelCoreset, LightweightCoreset, Logistic, SVMCoreset, data
 from handful.bilevel import bilevel_coreset
 from handful.blocks import Blocks
@@ -172,7 +171,7 @@ def choose(folder, out):
     few = BilevelCoreset(Logistic(l2=L2), size=SIZE, random_state=0)
     files = f"{folder}/X*.npy", f"{folder}/y*.npy"
     (X, y, w), taken = seconds(lambda: few.fit(*files).coreset_.take(*files))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = peak_memory()
     np.savez(out, X=X, y=y, w=w, seconds=taken, peak=peak)
 
 

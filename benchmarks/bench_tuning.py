@@ -1,7 +1,6 @@
 """Cross-validation on matched rows beside cross-validation on all rows: error of the curve, CPU
 seconds and memory."""
 
-import resource
 import subprocess
 import sys
 import tempfile
@@ -11,7 +10,7 @@ from pathlib import Path
 import dask
 import dask.array as da
 import numpy as np
-from _harness import Bench
+from _harness import Bench, peak_memory
 from handful import Logistic, MatchedCoreset, data
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.metrics import log_loss
@@ -242,7 +241,7 @@ def choose(folder, out, how):
     with dask.config.set(scheduler="synchronous"):
         seconds, chosen = seconds_of(lambda: selector.fit(*rows))
         X, y, w, fold = chosen.take(*rows)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = peak_memory()
     error = chosen.curve_error_
     np.savez(out, X=X, y=y, w=w, fold=fold, peak=peak, seconds=seconds, error=error)
 
