@@ -58,13 +58,11 @@ ROOMS = [row.split() for row in LAYERS.strip().splitlines()]
 PAPERS = ("bico", "svm", "vrm", "vcgmm", "own", "public")
 # Of a function, conditional expressions and comprehensions included.
 MAX_BRANCHES = 12
-# Three kernels, each compiled as one function, and the trials of any estimator, which are still to
-# be taken apart.
+# Three kernels, each compiled as one function.
 BRANCHED = {
     "handful/clustering/vcgmm_kernels.py: update_neighbours",
     "handful/sampling/kdpp.py: _draw_set",
     "handful/sampling/online_newton.py: newton_step",
-    "handful/bilevel/any_estimator.py: _select",
 }
 # Tokens on a line of code; skglm has 8.6.
 AIM = 9

@@ -1,7 +1,7 @@
 """AnyEstimatorCoreset: points chosen for a given estimator, which is asked which of several choices
 suits it."""
 
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ from handful.plans import Compress
 from handful.running import Bar, one_openmp_thread, warn
 from handful.tables import readable, take_rows
 from handful.trainers import (
+    WeightedFit,
     check_scoring_name,
     input_tags_of,
     kind_of,
@@ -52,6 +53,70 @@ from handful.types import Seed
 
 # How a message writes what to train.
 EXAMPLE = "AnyEstimatorCoreset({})"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Rows that may be taken, of shape (m,), their weights, and whether these were optimised."""
+
+    indices: np.ndarray
+    weights: np.ndarray
+    is_optimised: bool = False
+
+    @property
+    def rows(self):
+        return self.indices, self.weights
+
+
+@dataclass(frozen=True)
+class Trial:
+    """An estimator that is trained on some rows and judged on those that are held out.
+
+    Attributes
+    ----------
+    estimator : estimator, of which a clone is trained
+    trainer : WeightedFit
+    rows, y, sample_weight : all rows as the estimator sees them
+    labels : y, or None of a regressor
+    rest, held : int arrays, the rows that may be chosen, and those that are held out
+    scorer : callable or None, for `held_out_loss`
+    """
+
+    estimator: Any
+    trainer: WeightedFit
+    rows: Any
+    y: np.ndarray
+    labels: np.ndarray | None
+    sample_weight: np.ndarray
+    rest: np.ndarray
+    held: np.ndarray
+    scorer: Any
+
+    def __call__(self, indices, weights):
+        with one_openmp_thread():
+            # as fit of an estimator with warm_start goes on from the trial before
+            model = clone(self.estimator)
+            with training_named(self.estimator, self.rows, EXAMPLE):
+                chosen = take_rows(self.rows, indices)
+                self.trainer.train(model.fit, chosen, self.y[indices], weights)
+            return self._loss(model)
+
+    def _loss(self, model):
+        judged = take_rows(self.rows, self.held), self.y[self.held]
+        weights = self.sample_weight[self.held]
+        if self.scorer is None:
+            return held_out_loss(model, *judged, weights)
+        return -self.scorer(model, *judged, sample_weight=weights)
+
+    def misses_a_class(self, indices):
+        """Whether some class is not among the chosen rows."""
+        if self.labels is None:
+            return False
+        return not np.isin(self.labels[self.rest], self.labels[indices]).all()
+
+    def exchanged(self, indices, rng):
+        """As the function of that name, of the rows that may be chosen."""
+        return exchanged(indices, self.labels, self.sample_weight, self.rest, rng)
 
 
 class AnyEstimatorCoreset(Selector):
@@ -281,98 +346,96 @@ class AnyEstimatorCoreset(Selector):
         # drawn in any case, so that all see the same choices
         seed_unset(estimator, int(rng.integers(MAX_SEED)))
         trainer = weighted_fit(estimator)
-        weighted = trainer.keyword is not None
-        if not weighted and trained(estimator):
+        is_weighted = trainer.keyword is not None
+        if not is_weighted and trained(estimator):
             warn(f"{why_unweighted(estimator)}: all chosen rows get equal weights.")
         labels = None if kind_of(estimator) == "regressor" else y
         select = check_memory(self.memory).cache(select_in_proxy)
+        selectors = self._selectors(X, labels, sample_weight, is_weighted, rng)
         self.trials_ = {}
         self.exchanges_ = []
-        if weighted and self.scoring is None and self.candidates(1.0)[0].own:
-            self.chosen_, selector, *_ = next(
-                self._selectors(X, labels, sample_weight, weighted, rng)
-            )
+        has_own_problem = is_weighted and self.scoring is None and self.candidates(1.0)[0].own
+        if has_own_problem:
+            self.chosen_, selector, *_ = next(selectors)
             return select(selector, None, X, y, sample_weight)
         rest, held = self._split(labels, sample_weight, rng)
         scorer = None if self.scoring is None else get_scorer(self.scoring)
-
-        def trial(indices, weights):
-            with one_openmp_thread():
-                return loss_of(indices, weights)
-
-        def loss_of(indices, weights):
-            # as fit of an estimator with warm_start goes on from the trial before
-            model = clone(estimator)
-            with training_named(estimator, rows, EXAMPLE):
-                trainer.train(model.fit, take_rows(rows, indices), y[indices], weights)
-            judged = take_rows(rows, held), y[held]
-            if scorer is None:
-                return held_out_loss(model, *judged, sample_weight[held])
-            return -scorer(model, *judged, sample_weight=sample_weight[held])
-
-        choices = {}
-        optimised = set()
-        X_rest = X[rest]
-        y_rest = y[rest]
+        trial = Trial(estimator, trainer, rows, y, labels, sample_weight, rest, held, scorer)
+        of_rest = X[rest], y[rest]
         with (
             Parallel(n_jobs=self.n_jobs, return_as="generator") as parallel,
             Bar(desc="AnyEstimatorCoreset", unit="step", verbose=self.verbose) as bar,
         ):
-            selectors = list(self._selectors(X, labels, sample_weight, weighted, rng))
+            selectors = list(selectors)
             # about as many trainings as selections, unless equal weights are tried as well
             bar.total = 2 * len(selectors) + self.n_exchanges
-            chosen = parallel(
-                delayed(select)(one, proxy, X_rest, y_rest, w[rest])
-                for _, one, proxy, w in selectors
+            found = parallel(
+                delayed(select)(one, proxy, *of_rest, w[rest]) for _, one, proxy, w in selectors
             )
-            for (name, selector, *_), found in zip(selectors, bar.through(chosen), strict=True):
-                indices = rest[found[0]]
-                weights = found[1]
-                if not weighted:
-                    weights = np.ones(self.size)
-                elif getattr(selector, "weighting", "") == "optimised":
-                    optimised.add(name)
-                else:
-                    weights = class_weights(labels, sample_weight, indices, found[1])
-                # k-means++ may miss a class
-                if labels is None or np.isin(labels[rest], labels[indices]).all():
-                    choices[name] = indices, weights * (sample_weight.sum() / weights.sum())
-                    if weighted and self.scoring is not None:
-                        choices[f"{name}, equal weights"] = (
-                            indices,
-                            np.full(self.size, sample_weight.sum() / self.size),
-                        )
+            choices = {}
+            chosen = bar.through(found)
+            for (name, selector, *_), (places, weights) in zip(selectors, chosen, strict=True):
+                choices |= self._choices(name, selector, rest[places], weights, trial)
             if len(held) == 0:
                 self.chosen_ = next(iter(choices))
-                return choices[self.chosen_]
+                return choices[self.chosen_].rows
             bar.total = len(selectors) + len(choices) + self.n_exchanges
-            trials = parallel(delayed(trial)(*c) for c in choices.values())
-            losses = list(bar.through(trials))
-            self.trials_ = dict(zip(choices, losses))
-            self.chosen_ = min(self.trials_, key=self.trials_.get)
-            indices, weights = choices[self.chosen_]
-            least = self.trials_[self.chosen_]
-            self._warn_of_ties(losses, least)
+            best = self._best(choices, trial, parallel, bar)
             # weights that were optimised for their rows suit no others
-            left = 0 if self.chosen_ in optimised else self.n_exchanges
-            at_once = effective_n_jobs(self.n_jobs)
+            left = 0 if best.is_optimised else self.n_exchanges
             bar.total = len(selectors) + len(choices) + left
-            while left:
-                # exchanges as they follow each other if none of them is made
-                proposed = []
-                for _ in range(min(left, at_once)):
-                    other = exchanged(indices, labels, sample_weight, rest, rng)
-                    proposed.append((other, rng.bit_generator.state))
-                losses = list(parallel(delayed(trial)(other, weights) for other, _ in proposed))
-                made = next((i for i, loss in enumerate(losses) if loss < least), None)
-                if made is not None:
-                    (indices, rng.bit_generator.state) = proposed[made]
-                    least = losses[made]
-                    self.exchanges_.append(least)
-                tried = len(losses) if made is None else made + 1
-                left -= tried
-                bar.update(tried)
-            return indices, weights
+            return self._improved(best, left, rng, trial, parallel, bar)
+
+    def _choices(self, name, selector, indices, weights, trial):
+        """The `Choice` of rows that a selector took, by its name, with the weights that the
+        estimator gets; where a score is asked for, also that of equal weights. Nothing where rows
+        of a class are missing, as k-means++ may miss one."""
+        if trial.misses_a_class(indices):
+            return {}
+        total = trial.sample_weight.sum()
+        equal = np.full(self.size, total / self.size)
+        if trial.trainer.keyword is None:
+            return {name: Choice(indices, equal)}
+        is_optimised = getattr(selector, "weighting", "") == "optimised"
+        if not is_optimised:
+            weights = class_weights(trial.labels, trial.sample_weight, indices, weights)
+        found = {name: Choice(indices, weights * (total / weights.sum()), is_optimised)}
+        if self.scoring is not None:
+            found[f"{name}, equal weights"] = Choice(indices, equal)
+        return found
+
+    def _best(self, choices, trial, parallel, bar):
+        """The choice of the least loss; sets `trials_` and `chosen_`."""
+        trials = parallel(delayed(trial)(*choice.rows) for choice in choices.values())
+        losses = list(bar.through(trials))
+        self.trials_ = dict(zip(choices, losses))
+        self.chosen_ = min(self.trials_, key=self.trials_.get)
+        self._warn_of_ties(losses, self.trials_[self.chosen_])
+        return choices[self.chosen_]
+
+    def _improved(self, best, left, rng, trial, parallel, bar):
+        """The rows of a choice and their weights after so many tried exchanges, of which those
+        stay that lower the loss; sets `exchanges_`."""
+        indices, weights = best.rows
+        least = self.trials_[self.chosen_]
+        at_once = effective_n_jobs(self.n_jobs)
+        while left:
+            # exchanges as they follow each other if none of them is made
+            proposed = []
+            for _ in range(min(left, at_once)):
+                other = trial.exchanged(indices, rng)
+                proposed.append((other, rng.bit_generator.state))
+            losses = list(parallel(delayed(trial)(other, weights) for other, _ in proposed))
+            made = next((i for i, loss in enumerate(losses) if loss < least), None)
+            tried = len(losses)
+            if made is not None:
+                indices, rng.bit_generator.state = proposed[made]
+                least = losses[made]
+                self.exchanges_.append(least)
+                tried = made + 1
+            left -= tried
+            bar.update(tried)
+        return indices, weights
 
     def _warn_of_ties(self, losses, least):
         """Say so where most choices have the least loss: then the loss says nothing of the rows."""
