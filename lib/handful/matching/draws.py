@@ -83,10 +83,7 @@ def _tested_columns(few, theta, chains, prior, mode):
     center = theta.mean(0)
     scale = np.maximum(theta.std(0), TINY)
     gap = 0.0
-    unknown = (
-        None,
-        "of so many parameters the slopes must be known, those of the prior as well",
-    )
+    unknown = (None, "of so many parameters the slopes must be known, those of the prior as well")
     if not few.model.has_slopes:
         return unknown
     if np.ndim(prior) > 1:
@@ -135,11 +132,7 @@ def _target(few, theta, prior, start):
     p = len(model.start(few))
     if theta.shape[1] == p:
         # A form is not concave everywhere: the search starts where it was made.
-        return (
-            few.moved("posterior"),
-            None if few.form is None else start,
-            prior,
-        )
+        return (few.moved("posterior"), None if few.form is None else start, prior)
     at_zero = few.expansion(np.zeros(p))
     best = np.linalg.lstsq(at_zero[1:, 1:], at_zero[0, 1:])[0]
     squares = -2 * few.sums(best[None])[0]

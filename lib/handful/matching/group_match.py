@@ -70,12 +70,7 @@ class GroupMatch:
             rest[:, BATCH_DRAWS:],
         ]
         j, k = np.tril_indices(b)
-        common = [
-            base[:, None],
-            slopes[:, :b],
-            curvatures[:, j, k],
-            rest[:, :BATCH_DRAWS],
-        ]
+        common = [base[:, None], slopes[:, :b], curvatures[:, j, k], rest[:, :BATCH_DRAWS]]
         # The slope by an indicator times a constant column is that by the indicator.
         _, distinct = np.unique(np.hstack(own), axis=1, return_index=True)
         return np.hstack(own)[:, np.sort(distinct)], np.hstack(common)
@@ -83,7 +78,7 @@ class GroupMatch:
     def _remainders(self, places, theta, base, slopes, curvatures):
         """What slope and curvature at the mode leave of the log-likelihoods of some rows at
         parameters (K, p), shape (rows, K)."""
-        found = self.rows.values(theta, places) - base[:, None]
+        found = self.rows.values_of(places, theta) - base[:, None]
         for part in parts(np.arange(len(places)), len(theta) * slopes.shape[1]):
             moves = self.groups.taken(theta - self.mode, places[part], fill=0.0)
             bent = slopes[part] + 0.5 * np.einsum("krc,rcd->krd", moves, curvatures[part])
@@ -127,10 +122,7 @@ class GroupMatch:
         large = np.flatnonzero(counts[1:] > KEPT * n_own)
         small = np.flatnonzero((counts[1:] > 0) & (counts[1:] <= KEPT * n_own))
         if len(small):
-            yield (
-                np.concatenate([order[ends[g] : ends[g + 1]] for g in small]),
-                None,
-            )
+            yield (np.concatenate([order[ends[g] : ends[g + 1]] for g in small]), None)
         for start in range(0, len(large), n_groups):
             batch = large[start : start + n_groups]
             places = np.concatenate([order[ends[g] : ends[g + 1]] for g in batch])

@@ -90,8 +90,7 @@ class Groups:
         n_groups = len(self.own) + 1
         group = self.of_row[places] % n_groups
         members = sparse.csr_array(
-            (weights, (group, np.arange(len(group)))),
-            shape=(n_groups, len(group)),
+            (weights, (group, np.arange(len(group)))), shape=(n_groups, len(group))
         )
         return (members @ values.reshape(len(values), -1)).reshape(n_groups, *values.shape[1:])
 

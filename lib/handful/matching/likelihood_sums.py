@@ -2,6 +2,7 @@
 sums."""
 
 import numpy as np
+from scipy import sparse
 
 from handful.matching.moments import centers, merged
 from handful.matching.recombine import recombine
@@ -18,7 +19,7 @@ class LikelihoodSums:
     Parameters
     ----------
     model : Likelihood
-    X : array; or RowBlocks, whose rows were checked
+    X : array or CSR matrix; or RowBlocks, whose rows were checked
     y, weights : arrays of n entries; y as the model takes it, or None
     folds : `Folds`, each of which keeps its sums; None for one of all rows
     form : `QuadraticForm` of parameters as users see them, which belongs to the sums over rows;
@@ -32,7 +33,7 @@ class LikelihoodSums:
         self.folds = folds
         self.form = form
         if not isinstance(X, RowBlocks):
-            X = InMemory(Rows(X, None, weights, np.arange(len(X))))
+            X = InMemory(Rows(X, None, weights, np.arange(len(weights))))
         self.blocks = X
         cuts = [slice(a, a + n) for a, n in zip(self.blocks.starts, self.blocks.lengths)]
         codes = np.zeros(len(weights), np.int8) if folds is None else folds.codes
@@ -150,12 +151,12 @@ class LikelihoodSums:
 
 
 def _of_block(block, model, reduce, method, args, weighted, own):
-    X = np.asarray(block.X)
+    X = block.X if sparse.issparse(block.X) else np.asarray(block.X)
     columns = own[:2] if weighted else own[:1]
     asked = getattr(model, method)
     step = _rows_at_once(model, X, len(args[0]) if args else 0)
     found = []
-    for first in range(0, len(X), step):
+    for first in range(0, len(block), step):
         part = slice(first, first + step)
         sides = [None if c is None else c[part] for c in columns]
         found.append(asked(*args, model.columns(X[part]), *sides))
@@ -166,8 +167,8 @@ def _rows_at_once(model, X, n_parameters):
     """So many rows of a block are handled at once, at so many parameters: PART numbers of X or of
     what is asked."""
     width = n_parameters * max(1, model.n_outputs)
-    n_columns = int(np.prod(X.shape[1:]))
-    return max(1, PART // max(1, width, n_columns))
+    n_entries = X.size // max(1, X.shape[0])
+    return max(1, PART // max(1, width, n_entries))
 
 
 def _matched(block, model, n_parts, equations, args, own):

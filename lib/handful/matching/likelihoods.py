@@ -9,6 +9,7 @@ from copy import copy
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from scipy.linalg import solve_triangular
 from scipy.special import gammaln, xlogy
 
@@ -353,8 +354,15 @@ class LinearLikelihood(ProblemLikelihood):
         along = columns @ self.mirror
         return columns - 2 * along[..., None] * self.mirror
 
+    def columns(self, X):
+        """As `Likelihood.columns`; CSR matrices stay what they are, and are not moved."""
+        return X if sparse.issparse(X) else super().columns(X)
+
     def design(self, X):
         """Rows of X, its columns moved, with a column of ones for the intercept."""
+        if sparse.issparse(X):
+            ones = np.ones((X.shape[0], int(self.problem.fit_intercept)))
+            return sparse.hstack([X, sparse.csr_array(ones)], format="csr")
         moved = X if self.shift is None else self._mirrored(X - self.shift)
         return self.linear.design(moved)
 

@@ -41,22 +41,12 @@ from handful.matching.folds import (
 )
 from handful.matching.group_match import match_groups
 from handful.matching.groups import n_terms_of
-from handful.matching.importance_check import (
-    DrawsReport,
-    check_log_weights,
-    normalised,
-)
+from handful.matching.importance_check import DrawsReport, check_log_weights, normalised
 from handful.matching.laplace import LaplaceReport, nearer
 from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.likelihoods import likelihood
 from handful.matching.path import optima_of_penalties, path_excess
-from handful.matching.pilot import (
-    INFLATION,
-    ON_SEGMENT,
-    find_pilot,
-    jittered,
-    starting_points,
-)
+from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot, jittered, starting_points
 from handful.matching.pilot_faults import check_alone, flat_parameters, jumping
 from handful.matching.priors import prior_of
 from handful.matching.quadratic import FormMatch
@@ -327,21 +317,11 @@ class MatchedCoreset(Selector):
             known = getattr(self, "modes_", None)
             start = self.start if known is None else known[:1]
             return report.with_draws(
-                *tested(
-                    few,
-                    theta,
-                    chains,
-                    self.prior if prior is None else prior,
-                    start,
-                )
+                *tested(few, theta, chains, self.prior if prior is None else prior, start)
             )
 
     def excess(
-        self,
-        X: Table,
-        y: Table = None,
-        sample_weight: Table = None,
-        tol: float = 1e-4,
+        self, X: Table, y: Table = None, sample_weight: Table = None, tol: float = 1e-4
     ) -> float:
         """An upper bound of what training on the rows loses at any penalty from the lowest matched
         to the highest.
@@ -364,11 +344,7 @@ class MatchedCoreset(Selector):
         check_is_fitted(self, "indices_")
         rows = self._given(X, y, sample_weight).moved("path")
         l2 = self._penalties()
-        if type(getattr(rows.model, "link", None)) not in (
-            LogisticLink,
-            PoissonLink,
-            SquaredLink,
-        ):
+        if type(getattr(rows.model, "link", None)) not in (LogisticLink, PoissonLink, SquaredLink):
             raise ValueError(
                 "excess is proven for two classes, Poisson with log link, and least squares only."
             )
@@ -403,21 +379,14 @@ class MatchedCoreset(Selector):
             raise ValueError("check_model must have folds: MatchedCoreset(..., folds=5).fit(X, y).")
         X_few, y_few, w, _ = self.take(X, y)
         rows = self._given(X, y, sample_weight).moved(self.at)
-        folds = folds_of_rows(
-            self.row_folds_,
-            np.zeros(len(rows.weights), int),
-            rows.weights,
-            None,
-        )
+        folds = folds_of_rows(self.row_folds_, np.zeros(len(rows.weights), int), rows.weights, None)
         rows = rows.with_folds(folds)
         few = rows.restricted(self.indices_, self.weights_)
         found = []
         for k in folds.tested:
             kept = np.flatnonzero(few.folds.codes != k)
             trained = clone(model).fit(
-                take_rows(X_few, kept),
-                take_rows(y_few, kept),
-                sample_weight=w[kept],
+                take_rows(X_few, kept), take_rows(y_few, kept), sample_weight=w[kept]
             )
             found.append(self._parameters_of(trained, rows))
         with one_blas_thread():
@@ -552,11 +521,7 @@ class MatchedCoreset(Selector):
             return found
         rows = self._rows(X, y, sample_weight).moved(self.at)
         if self.size is not None:
-            check_size(
-                self.size,
-                int(np.count_nonzero(rows.weights)),
-                len(rows.weights),
-            )
+            check_size(self.size, int(np.count_nonzero(rows.weights)), len(rows.weights))
         self.kl_ = float("nan")
         self.parameters_ = None
         self.classes_ = rows.model.classes
@@ -588,7 +553,7 @@ class MatchedCoreset(Selector):
             warn(
                 f"it hardly pays: {m} of {n} rows are kept, for {self.n_equations_} sums. Fewer "
                 "penalties (penalties=[l2]) need fewer rows; BilevelCoreset takes as few as you "
-                "say.",
+                "say."
             )
 
     def _grouped(self, X, y, sample_weight, rng):
@@ -662,9 +627,7 @@ class MatchedCoreset(Selector):
 
     def _warn(self, why):
         if why:
-            warn(
-                f"{why}; these rows may miss the posterior: `check` says it of the draws.",
-            )
+            warn(f"{why}; these rows may miss the posterior: `check` says it of the draws.")
 
     def _at_parameters(self, rows, theta):
         if self.size is not None:
@@ -966,9 +929,7 @@ class MatchedCoreset(Selector):
         # their rank may be lower
         if n_equations <= 4 * size:
             places, weights, self.residual_ = rows.match(
-                max(1, size // n_equations),
-                equations,
-                *args,
+                max(1, size // n_equations), equations, *args
             )
             needed = len(places)
         if needed <= size:

@@ -98,13 +98,7 @@ class QuadraticForm:
         now: a linear function of shape (K, p) to (K, p)."""
         L = linear(np.eye(len(self.center)))
         center = np.linalg.solve(L.T, self.center)
-        return QuadraticForm(
-            center,
-            self.constant,
-            L @ self.slope,
-            L @ self.directions,
-            self.bends,
-        )
+        return QuadraticForm(center, self.constant, L @ self.slope, L @ self.directions, self.bends)
 
 
 class FormMatch:

@@ -6,10 +6,10 @@ Which parameters a row has is the pattern of its design, or found by moving para
 from functools import cached_property
 
 import numpy as np
-from scipy import sparse
 
 from handful.matching.differences import WIDTH, around, steps_at
 from handful.matching.groups import find_groups
+from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.patterns import pattern_by_moves
 
 # Numbers of the rows that are computed at once.
@@ -22,7 +22,29 @@ def parts(places, width):
     return [places[start : start + step] for start in range(0, len(places), step)]
 
 
-class SparseRows:
+class GroupedRows(LikelihoodSums):
+    """Rows of a model with many parameters, of which each row has few: their `pattern`, CSR of
+    shape (n, p), has ones where a row has a parameter."""
+
+    @cached_property
+    def groups(self):
+        """The `Groups` of the parameters."""
+        return find_groups(self.pattern)
+
+    def values_of(self, places, theta):
+        """Log-likelihoods of rows of these numbers at parameters (K, p), shape (k, K)."""
+        return self.restricted(places, self.weights[places]).values(theta)
+
+    def expanded(self, theta):
+        """The `expansions` of rows at parameters (p,): a function of their numbers, shape (k,).
+
+        It gives log-likelihoods (k,), their first derivatives (k, C) by the parameters that a row
+        has, in the order of `Groups.columns`, and the second (k, C, C).
+        """
+        raise NotImplementedError
+
+
+class SparseRows(GroupedRows):
     """Rows of a linear model of one output whose columns are mostly zero.
 
     Parameters
@@ -34,67 +56,27 @@ class SparseRows:
     """
 
     def __init__(self, model, X, y, weights):
-        self.model = model
+        super().__init__(model, X, y, weights)
         self.X = X
-        self.y = y
-        self.weights = weights
-        ones = np.ones((X.shape[0], int(model.problem.fit_intercept)))
-        self.design = sparse.hstack([X, sparse.csr_array(ones)], format="csr")
-        self.design.eliminate_zeros()
+
+    @cached_property
+    def design(self):
+        """The rows with a column of ones for the intercept, CSR of shape (n, p)."""
+        design = self.model.design(self.X)
+        design.eliminate_zeros()
+        return design
 
     @cached_property
     def pattern(self):
-        """Ones where a row has a parameter, CSR of shape (n, p)."""
+        """Ones where a row has a parameter."""
         return self.design.sign() ** 2
 
-    @cached_property
-    def groups(self):
-        """The `Groups` of the parameters."""
-        return find_groups(self.pattern)
-
     def restricted(self, places, weights):
-        """Some of the rows, with new weights."""
+        """As `LikelihoodSums.restricted`, in their own kind."""
         return SparseRows(self.model, self.X[places], self.y[places], weights)
 
-    def values(self, theta, places=None):
-        """Log-likelihoods of rows of these numbers, all by default, at parameters (K, p), shape (k,
-        K)."""
-        p = self.design.shape[1]
-        if theta.shape[1] != p:
-            raise ValueError(
-                f"draws must hold {p} coefficients, intercepts after them, got shape {theta.shape}."
-            )
-        if places is None:
-            places = np.arange(len(self.weights))
-        found = []
-        for part in parts(places, len(theta)):
-            found.append(self.model.at(self.design[part] @ theta.T, self.y[part]))
-        return np.concatenate(found)
-
-    def sums(self, theta):
-        """Log-likelihoods of all rows together at parameters (K, p), shape (K,)."""
-        total = np.zeros(len(theta))
-        for part in parts(np.arange(len(self.weights)), len(theta)):
-            total += self.weights[part] @ self.values(theta, part)
-        return total
-
-    def slopes(self, theta):
-        """Slopes of the log-likelihood of all rows together at parameters (K, p), shape (K, p)."""
-        total = np.zeros(theta.shape)
-        for part in parts(np.arange(len(self.weights)), len(theta)):
-            eta = self.design[part] @ theta.T
-            targets = np.repeat(self.y[part], len(theta), axis=0)
-            first, _ = self.model.link.derivatives(eta.reshape(-1, 1), targets)
-            weighted = self.weights[part, None] * first.reshape(eta.shape)
-            total -= (self.design[part].T @ weighted).T
-        return total
-
     def expanded(self, theta):
-        """The `expansions` of rows at parameters (p,): a function of their numbers, shape (k,).
-
-        It gives log-likelihoods (k,), their first derivatives (k, C) by the parameters that a row
-        has, in the order of `Groups.columns`, and the second (k, C, C).
-        """
+        """As `GroupedRows.expanded`."""
 
         def expansions(places):
             design = self.design[places]
@@ -108,7 +90,7 @@ class SparseRows:
         return expansions
 
 
-class ProbedRows:
+class ProbedRows(GroupedRows):
     """Rows of any likelihood, whose parameters are found by moving them.
 
     Parameters
@@ -118,14 +100,8 @@ class ProbedRows:
     """
 
     def __init__(self, rows, pattern):
-        self.rows = rows
-        self.model = rows.model
-        self.weights = rows.weights
+        super().__init__(rows.model, rows.blocks, rows.y, rows.weights)
         self.pattern = pattern
-        self.groups = find_groups(pattern)
-        self.restricted = rows.restricted
-        self.sums = rows.sums
-        self.slopes = rows.slopes
 
     @classmethod
     def around(cls, rows, theta):
@@ -134,12 +110,8 @@ class ProbedRows:
         pattern = pattern_by_moves(rows, theta)
         return None if pattern is None else cls(rows, pattern)
 
-    def values(self, theta, places):
-        """As `SparseRows.values`."""
-        return self.rows.restricted(places, self.weights[places]).values(theta)
-
     def expanded(self, theta):
-        """As `SparseRows.expanded`, by central differences: parameters of all groups are moved at
+        """As `GroupedRows.expanded`, by central differences: parameters of all groups are moved at
         once, as no row has those of two."""
         h = self._steps(theta)
         E = self.groups.directions(h)
@@ -149,7 +121,7 @@ class ProbedRows:
         tried = np.vstack([around(theta, E), theta + pairs, theta - pairs])
 
         def expansions(places):
-            base, *moved = self.values(tried, places).T
+            base, *moved = self.values_of(places, tried).T
             ends = np.cumsum([C, C, len(j)])
             plus, minus, ahead, behind = np.split(moved - base, ends)
             lengths = self.groups.taken(h, places, fill=1.0).T
@@ -159,11 +131,7 @@ class ProbedRows:
             H[range(C), range(C)] = alone / lengths**2
             H[j, k] = both / (2 * lengths[j] * lengths[k])
             H[k, j] = H[j, k]
-            return (
-                base,
-                ((plus - minus) / (2 * lengths)).T,
-                H.transpose(2, 0, 1),
-            )
+            return (base, ((plus - minus) / (2 * lengths)).T, H.transpose(2, 0, 1))
 
         return expansions
 
@@ -175,7 +143,7 @@ class ProbedRows:
         tried = around(theta, E)
         bend = np.zeros(len(theta))
         for places in parts(np.flatnonzero(self.weights), len(tried)):
-            base, *moved = self.values(tried, places).T
+            base, *moved = self.values_of(places, tried).T
             plus, minus = np.split(moved - base, 2)
             by_group = self.groups.summed((plus + minus).T, places, self.weights[places])
             bend += self.groups.scattered(by_group)
