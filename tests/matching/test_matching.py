@@ -10,10 +10,10 @@ from handful import LeastSquares, Logistic, MatchedCoreset, MergeReduce
 from handful.blocks import Blocks
 from handful.checks import ConvergenceError
 from handful.matching import check_log_weights, recombine
+from handful.matching.held_out import heldout_kl
 from handful.matching.importance_check import pareto_k
 from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.likelihoods import likelihood
-from handful.matching.matched_coreset import heldout_kl
 from handful.matching.path import best_for
 from handful.matching.pilot import CHAINS, Pilot, find_pilot, newton
 from handful.matching.recombine import Products, pursue

@@ -6,16 +6,11 @@ of its log-likelihood at a few draws), and sums of the batch (slopes and curvatu
 parameters, and what is left at further draws).
 """
 
-import time
-from dataclasses import dataclass
-
 import numpy as np
 
 from handful.matching.differences import evenly
-from handful.matching.laplace import LaplaceReport, nearer
 from handful.matching.pilot import INFLATION
 from handful.matching.recombine import recombine
-from handful.matching.sparse_pilot import sparse_pilot
 from handful.matching.sparse_rows import parts
 
 # Draws at which the remainders of each group are matched, one after another until `tol` is met.
@@ -28,10 +23,6 @@ LEAST_EQUATIONS = 160
 MOST_EQUATIONS = 1200
 # A group whose rows are at most so many times its equations keeps them all.
 KEPT = 1.5
-# Draws at which the divergence is estimated.
-HELD_OUT = 200
-# A share of the rows from which more draws are not tried.
-MOST_ROWS = 1 / 3
 # Rows that show how many equations a group has.
 SEEN = 1000
 
@@ -143,75 +134,3 @@ class GroupMatch:
 
         chosen, found, residual = recombine(features, len(places), weights)
         return places[chosen], found, residual
-
-
-@dataclass
-class MatchOfGroups:
-    """What `match_groups` found.
-
-    Attributes
-    ----------
-    places, weights : of the rows, places ascending
-    residual : largest error of a sum, relative
-    kl : half the variance of what the rows miss of the log-likelihood, at draws of the pilot that
-        were not matched
-    n_equations : sums that were matched
-    mode : shape (p,)
-    parameters : shape (K, p), where remainders were matched
-    laplace : LaplaceReport
-    """
-
-    places: np.ndarray
-    weights: np.ndarray
-    residual: float
-    kl: float
-    n_equations: int
-    mode: np.ndarray
-    parameters: np.ndarray
-    laplace: LaplaceReport
-
-
-def match_groups(rows, prior, starts, tol, rng):
-    """Rows that keep the sums of each group, remainders at more draws until `tol` nats are met.
-
-    Parameters
-    ----------
-    rows : SparseRows or ProbedRows
-    prior : Prior
-    starts : shape (S, p), where the search for the mode starts, and starts again if it fails
-    tol : largest divergence
-    rng : Generator
-
-    Returns
-    -------
-    MatchOfGroups
-
-    Raises
-    ------
-    ConvergenceError
-        where no mode is found
-    """
-    began = time.perf_counter()
-    pilot = sparse_pilot(rows, prior, starts)
-    matched = GroupMatch(rows, pilot, rng)
-    held = pilot.draws(HELD_OUT, rng)
-    full = rows.sums(held)
-    log_weights = full + prior(held) - pilot.log_density(held)
-    laplace = LaplaceReport.of(held, log_weights, time.perf_counter() - began)
-    laplace = nearer(laplace, rows, prior, pilot)
-    for n_draws in LOCAL_DRAWS:
-        places, weights, residual = matched.match(n_draws)
-        missed = full - rows.restricted(places, weights).sums(held)
-        kl = float(np.var(missed) / 2)
-        if kl <= tol or len(places) > MOST_ROWS * np.count_nonzero(rows.weights):
-            break
-    return MatchOfGroups(
-        places,
-        weights,
-        residual,
-        kl,
-        matched.n_matched,
-        pilot.mode,
-        np.vstack([matched.local[:n_draws], matched.common]),
-        laplace,
-    )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from handful.matching.held_out import HeldOut
 from handful.matching.importance_check import normalised, pareto_k
 
 # The most that the variance of the log weights and the shape of their tail may be.
@@ -40,9 +41,12 @@ class LaplaceReport:
     seconds: float
 
     @classmethod
-    def of(cls, draws, log_weights, seconds):
-        """That of draws and their log weights, up to a constant, -inf where they are impossible."""
-        log_weights = np.where(np.isnan(log_weights), -np.inf, log_weights)
+    def of(cls, rows, held, began):
+        """That of draws that were held out, of all rows, since a time in seconds."""
+        seconds = time.perf_counter() - began
+        draws = rows.model.outer(held.theta)
+        # They are -inf where the draws are impossible.
+        log_weights = np.where(np.isnan(held.log_weights), -np.inf, held.log_weights)
         possible = log_weights[np.isfinite(log_weights)]
         if not len(possible):
             nothing = np.full(len(draws), np.nan)
@@ -96,12 +100,11 @@ def nearer(report, rows, prior, gaussian):
     that one is better. Parameters as in `toward_mean`."""
     if report.suffices or not rows.model.has_slopes:
         return report
-    began = time.perf_counter()
+    began = time.perf_counter() - report.seconds
     # The rows that are chosen hang on no draw of this.
     rng = np.random.default_rng(0)
     moved = toward_mean(rows, prior, gaussian, rng)
     draws = moved.draws(len(report.draws), rng)
-    log_weights = rows.sums(draws) + prior(draws) - moved.log_density(draws)
-    seconds = report.seconds + time.perf_counter() - began
-    found = LaplaceReport.of(rows.model.outer(draws), log_weights, seconds)
+    held = HeldOut.of(rows, prior, draws, moved.log_density)
+    found = LaplaceReport.of(rows, held, began)
     return found if found.variance < report.variance else report

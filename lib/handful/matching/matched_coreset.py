@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -39,9 +39,10 @@ from handful.matching.folds import (
     strengths,
     where_to_match,
 )
-from handful.matching.group_match import match_groups
+from handful.matching.group_match import LOCAL_DRAWS, GroupMatch
 from handful.matching.groups import n_terms_of
-from handful.matching.importance_check import DrawsReport, check_log_weights, normalised
+from handful.matching.held_out import N_HELD_OUT, HeldOut
+from handful.matching.importance_check import DrawsReport, check_log_weights
 from handful.matching.laplace import LaplaceReport, nearer
 from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.likelihoods import likelihood
@@ -51,6 +52,7 @@ from handful.matching.pilot_faults import check_alone, flat_parameters, jumping
 from handful.matching.priors import prior_of
 from handful.matching.quadratic import FormMatch
 from handful.matching.recombine import pursue
+from handful.matching.sparse_pilot import sparse_pilot
 from handful.matching.sparse_rows import ProbedRows, SparseRows
 from handful.models import Logistic, Problem
 from handful.models.linear import PENALTY_OF_PROBLEM, LinearProblem
@@ -62,13 +64,9 @@ from handful.running import one_blas_thread, tell_once, warn
 from handful.tables import join_rows, take_rows
 from handful.types import Seed, Table
 
-# The divergence is estimated at so many draws that were not matched.
-N_HELDOUT = 200
 # Where a smaller share of these draws counts, the posterior is not the pilot's, and draws of a
 # chain are matched instead.
 MIN_EFFECTIVE_SHARE = 0.5
-# Where fewer of these draws count, they say nothing.
-MIN_EFFECTIVE_DRAWS = 20
 # Rows are worth choosing if they are at most this share of all.
 MAX_ROW_SHARE = 1 / 3
 # Equations are doubled where the divergence is more than so many times what it may be.
@@ -607,23 +605,29 @@ class MatchedCoreset(Selector):
 
     def _by_groups(self, rows, starts, rng):
         """The rows of a model with groups, and why they may miss its posterior, or nothing."""
-        prior = prior_of(rows.model, self.prior, starts)
-        found = match_groups(rows, prior, starts, self.tol, rng)
-        self.kl_ = found.kl
-        self.residual_ = found.residual
-        self.n_equations_ = found.n_equations
-        self.modes_ = found.mode[None]
-        self.parameters_ = found.parameters
-        self.laplace_ = found.laplace
+        began = time.perf_counter()
         n = np.count_nonzero(rows.weights)
-        m = len(found.places)
+        prior = prior_of(rows.model, self.prior, starts)
+        pilot = sparse_pilot(rows, prior, starts)
+        self.modes_ = pilot.mode[None]
+        matched = GroupMatch(rows, pilot, rng)
+        held = HeldOut.of(rows, prior, pilot.draws(N_HELD_OUT, rng), pilot.log_density)
+        self.laplace_ = nearer(LaplaceReport.of(rows, held, began), rows, prior, pilot)
+        for n_draws in LOCAL_DRAWS:
+            places, weights, self.residual_ = matched.match(n_draws)
+            self.kl_ = held.missed(rows.restricted(places, weights))
+            if self.kl_ <= self.tol or len(places) > MAX_ROW_SHARE * n:
+                break
+        self.n_equations_ = matched.n_matched
+        self.parameters_ = np.vstack([matched.local[:n_draws], matched.common])
+        m = len(places)
         self._advise(n, m)
         why = ""
         if m > MAX_ROW_SHARE * n:
             why = f"it hardly pays: {m} of {n} rows are kept, as the groups have few rows each"
         elif not self.kl_ <= self.tol:
             why = f"the estimated divergence is {self.kl_:.2g}, and not at most tol={self.tol:g}"
-        return (found.places, found.weights), why
+        return (places, weights), why
 
     def _warn(self, why):
         if why:
@@ -748,12 +752,9 @@ class MatchedCoreset(Selector):
         pilot, log_prior, counts = self._pilot(rows, n)
         pairs = np.argwhere(np.tril(counts > 0))
         n_terms = len(counts) + len(pairs)
-        theta = pilot.draws(N_HELDOUT, rng)
-        held = HeldOut(theta, rows.sums(theta), pilot.log_density(theta), log_prior(theta))
-        log_weights = held.of_all + held.log_prior - held.drawn
-        seconds = time.perf_counter() - began
-        laplace = LaplaceReport.of(rows.model.outer(theta), log_weights, seconds)
-        self.laplace_ = nearer(laplace, rows, log_prior, pilot)
+        theta = pilot.draws(N_HELD_OUT, rng)
+        held = HeldOut.of(rows, log_prior, theta, pilot.log_density)
+        self.laplace_ = nearer(LaplaceReport.of(rows, held, began), rows, log_prior, pilot)
         self._advise(n, 2 * n_terms + 1)
         found = self._until_near(rows, pilot, log_prior, pairs, held, rng)
         why = self._doubts(rows, n, n_terms)
@@ -787,10 +788,7 @@ class MatchedCoreset(Selector):
         n = np.count_nonzero(rows.weights)
         pilot, log_prior, counts = self._pilot(rows, n)
         matched = FormMatch(rows, log_prior, pilot, rng)
-        theta = matched.held
-        log_weights = matched.of_all + log_prior(theta) - matched.gaussian.log_density(theta)
-        seconds = time.perf_counter() - began
-        self.laplace_ = LaplaceReport.of(rows.model.outer(theta), log_weights, seconds)
+        self.laplace_ = LaplaceReport.of(rows, matched.held, began)
         self.parameters_ = rows.model.outer(matched.center + matched.moves)
         p = len(counts)
         self.n_equations_ = 1 + p + p * (p + 1) // 2
@@ -837,15 +835,14 @@ class MatchedCoreset(Selector):
             if few is None:
                 found = self._match_pilot(rows, pilot, pairs, n_equations, rng)
             else:
-                n_draws = N_HELDOUT + max(0, n_equations - 2)
+                n_draws = N_HELD_OUT + max(0, n_equations - 2)
                 posterior = posterior_of(few, log_prior)
                 draws = pilot.chain(posterior, n_draws, rng)
-                theta = draws[:N_HELDOUT]
-                held = HeldOut(theta, rows.sums(theta), posterior(theta), log_prior(theta))
-                found = self._match_draws(rows, pilot, draws[N_HELDOUT:])
+                held = HeldOut.of(rows, log_prior, draws[:N_HELD_OUT], posterior)
+                found = self._match_draws(rows, pilot, draws[N_HELD_OUT:])
             now = rows.restricted(*found)
             self.kl_, n_effective = held.kl(now)
-            is_far = n_effective < MIN_EFFECTIVE_SHARE * N_HELDOUT
+            is_far = n_effective < MIN_EFFECTIVE_SHARE * N_HELD_OUT
             if few is None and may_chain and is_far:
                 few = now
                 continue
@@ -1005,50 +1002,3 @@ def posterior_of(rows, log_prior):
         return rows.sums(theta) + log_prior(theta)
 
     return log_density
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Draws that are not matched, by which rows are judged.
-
-    Attributes
-    ----------
-    theta : shape (K, p)
-    of_all : log-likelihoods of all rows there, shape (K,)
-    drawn : log density of what the draws were made from, there
-    log_prior : log density of the prior, there
-    """
-
-    theta: np.ndarray
-    of_all: np.ndarray
-    drawn: np.ndarray
-    log_prior: np.ndarray
-
-    def kl(self, few):
-        """As `heldout_kl`, of a few rows."""
-        of_few = few.sums(self.theta) + self.log_prior
-        return heldout_kl(self.of_all + self.log_prior, of_few, self.drawn)
-
-
-@np.errstate(invalid="ignore")
-def heldout_kl(of_all, of_few, drawn):
-    """Divergence of the few rows' posterior, NaN if less than MIN_EFFECTIVE_DRAWS count, and how
-    many count.
-
-    Half the variance of the difference under the few rows' posterior, and what the few rows find
-    possible but all do not: the log of the share that is left.
-
-    Parameters
-    ----------
-    of_all, of_few, drawn : log densities at the draws: of the posteriors, not finite outside a
-        bounded support, and of what the draws were made from
-    """
-    delta = of_all - of_few
-    (w, n_effective) = normalised(np.fmax(of_few - drawn, -np.inf))
-    inside = np.isfinite(delta)
-    share = w[inside].sum() / w.sum()
-    if n_effective < MIN_EFFECTIVE_DRAWS or not share > 0:
-        return float("nan"), n_effective
-    delta = delta[inside]
-    w = w[inside] / share
-    return float(w @ (delta - w @ delta) ** 2 / 2 - np.log(share)), n_effective

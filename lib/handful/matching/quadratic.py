@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from handful.matching.held_out import N_HELD_OUT, HeldOut
 from handful.matching.laplace import pairs, toward_mean
 from handful.models.newton import bordered
 from handful.plans import inclusion_probabilities
 
-# Draws at which the rows' terms of higher order are measured, and those at which what is missed is.
+# Draws at which the rows' terms of higher order are measured.
 PROBES = 16
-HELD_OUT = 200
 # Rows are drawn with so much of the chance that all have alike.
 ALIKE = 0.2
 # Of a third-order term over a Gaussian, the share of the variance that is not linear.
@@ -114,8 +114,7 @@ class FormMatch:
     Attributes
     ----------
     gaussian : Pilot, of one Gaussian near the mean of the posterior
-    held : shape (HELD_OUT, p), draws of it
-    of_all : log-likelihoods of all rows there
+    held : HeldOut, draws of it
     """
 
     def __init__(self, rows, prior, pilot, rng):
@@ -125,9 +124,9 @@ class FormMatch:
         self.center = self.gaussian.mode
         self.root = self.gaussian.roots[0]
         self.moves = pairs(self.gaussian, rng)
-        self.held = self.gaussian.draws(HELD_OUT, rng)
-        self.of_all = rows.sums(self.held)
-        self.all_rows = self._best_form(rows, self.of_all)
+        theta = self.gaussian.draws(N_HELD_OUT, rng)
+        self.held = HeldOut.of(rows, prior, theta, self.gaussian.log_density)
+        self.all_rows = self._best_form(rows, self.held.of_all)
         probes = rng.standard_normal((PROBES, len(self.center))) @ self.root.T
         here = np.zeros((1, len(self.center)))
         steps = np.vstack([here, probes, -probes, probes / 2, -probes / 2])
@@ -139,7 +138,7 @@ class FormMatch:
         both leave of the log-likelihoods at the draws that are held out."""
         slope = rows.slopes(self.center + self.moves).mean(0)
         curvature = rows.expansion(self.center)[1:, 1:]
-        moves = self.held - self.center
+        moves = self.held.theta - self.center
         foreseen = moves @ slope - 0.5 * np.sum(moves @ curvature * moves, 1)
         return slope, curvature, values - foreseen
 
@@ -159,7 +158,7 @@ class FormMatch:
         weights *= own.sum() / weights.sum()
         few = self.rows.restricted(places, weights)
         slope, curvature, rest = self.all_rows
-        few_slope, few_curvature, few_rest = self._best_form(few, few.sums(self.held))
+        few_slope, few_curvature, few_rest = self._best_form(few, few.sums(self.held.theta))
         few_inner = self.root.T @ few_curvature @ self.root
         most = (1 + MOST_BEND) / np.linalg.eigvalsh(few_inner)[-1]
         share = min(_share(rest, few_rest), most)
