@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from handful.matching import from_numpyro, pilot
 from handful.matching.likelihood_sums import LikelihoodSums
-from handful.matching.numpyro_model import in_64_bits
+from handful.matching.matched_coreset import jumps_of
+from handful.matching.numpyro_model import NumPyroModel, in_64_bits
 from numpyro import handlers
 from numpyro.infer import MCMC, NUTS, init_to_value
 from numpyro.infer.reparam import LocScaleReparam
@@ -430,6 +431,24 @@ def test_a_model_that_looks_at_its_block_is_named():
 
     with pytest.raises(ValueError, match=r"alone .* in company"):
         from_numpyro(standardises, X, eta + rng.normal(size=N))
+
+
+def test_parameters_are_named_in_messages_by_their_site_and_element():
+    rng, X, _ = regressors()
+
+    def steps(X, y):
+        cuts = numpyro.sample("cuts", dist.Uniform(-2, 2).expand([2]))
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        share = numpyro.sample("share", dist.Dirichlet(jnp.ones(3)))
+        mean = level * (X[:, 0] > cuts[1]) + share[0] * cuts[0]
+        numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
+
+    y = 2 * (X[:, 0] > 0.3) + rng.normal(size=N)
+    written = NumPyroModel(steps, (X, y), {})
+    assert written.named(range(5)) == "parameters cuts[0], cuts[1], level, share, share"
+    assert written.named([2]) == "parameter level"
+    rows = LikelihoodSums(written, np.arange(float(N))[:, None], None, np.ones(N))
+    assert jumps_of(rows, written.near[None]) == [1]
 
 
 def test_three_mistakes_with_draws_are_told():

@@ -43,6 +43,47 @@ def test_a_step_in_a_parameter_is_told_and_has_no_divergence(function, start, n)
     assert np.isnan(matched.kl_)
 
 
+def of_step(theta, X, y):
+    """A step beside a slope."""
+    return -0.5 * (y - theta[:, 1:2] * (X[:, 0] >= theta[:, :1]) - theta[:, 2:] * X[:, 0]) ** 2
+
+
+@pytest.mark.parametrize("effect", [0.0, 3.0])
+@pytest.mark.parametrize(
+    ("function", "start"),
+    [
+        (changing_level, [3.0, 0.1, 0.0]),
+        (of_step, [0.0, 0.1, 0.0]),
+        (lambda t, X, y: -0.5 * (y - np.round(t[:, :1] * 6 * X[:, 0])) ** 2, [1.0]),
+    ],
+)
+def test_where_a_step_leaves_no_mode_or_draws_the_step_is_named(function, start, effect):
+    X, y = step_data(3000)
+    y = y + (effect - 1) * (X[:, 0] >= 0.6)
+    matched = MatchedCoreset(function, at="posterior", start=start, random_state=0)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            matched.fit(X, y)
+        except ValueError as error:
+            words = str(error)
+        else:
+            words = str(told[-1].message)
+            assert not matched.laplace_.suffices
+            assert "no guide here: the log-likelihood jumps" in str(matched.laplace_)
+            draws = np.random.default_rng(0).normal(start, 0.01, (200, len(start)))
+            assert matched.check(draws, X, y).why.startswith("the log-likelihood jumps")
+    assert "jumps with parameters [0], so that it has no slope" in words
+    assert "columns" not in words
+
+
+def test_a_step_between_given_parameters_is_told():
+    X, y = step_data(3000)
+    draws = np.random.default_rng(0).normal([0.6, 1.0, 0.0], 0.05, (50, 3))
+    with pytest.warns(UserWarning, match=r"jumps with parameters \[0\]"):
+        MatchedCoreset(changing_level, at=draws).fit(X, y)
+
+
 @pytest.mark.parametrize("n", [300, 3000])
 def test_steps_so_wide_that_nothing_changes_are_refused(n):
     def wide(theta, X, y):

@@ -2,7 +2,7 @@
 rows."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,6 +30,7 @@ class LaplaceReport:
     draws : shape (S, p), of Gaussians at the modes, or of one near the mean of the posterior
     weights : shape (S,), importance weights over all rows, which add up to one
     seconds : that finding the modes and weighting the draws took
+    doubt : why it is no guide, whatever the weights; nothing where there is no such reason
     """
 
     suffices: bool
@@ -39,6 +40,7 @@ class LaplaceReport:
     draws: np.ndarray
     weights: np.ndarray
     seconds: float
+    doubt: str = ""
 
     @classmethod
     def of(cls, rows, held, began):
@@ -57,7 +59,13 @@ class LaplaceReport:
         suffices = variance < MAX_VARIANCE and k < MAX_K
         return cls(suffices, variance, k, n_effective, draws, weights, seconds)
 
+    def doubted(self, doubt):
+        """The report of what is no guide, for this reason."""
+        return replace(self, suffices=False, doubt=doubt)
+
     def __str__(self):
+        if self.doubt:
+            return f"Laplace with importance weights is no guide here: {self.doubt}"
         says = "suffices here" if self.suffices else "does not suffice"
         return (
             f"Laplace with importance weights {says} (variance {self.variance:.2g}, Pareto k "

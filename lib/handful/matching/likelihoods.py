@@ -114,6 +114,10 @@ class Likelihood:
             "starts."
         )
 
+    def named(self, numbers):
+        """Parameters of these numbers, for messages."""
+        return f"parameters {list(numbers)}"
+
     def inner(self, theta):
         """Parameters as the methods take them, of those that users see; both of shape (K, p)."""
         return theta

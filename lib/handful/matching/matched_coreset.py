@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from handful.blocks import Blocks, as_blocks
 from handful.checks import (
     Accepts,
+    ConvergenceError,
     as_array,
     as_real,
     check_labels,
@@ -79,6 +80,11 @@ MOST_WITH_WEIGHTS = 0.5
 FAR_FROM_GAUSSIAN = 20.0
 # A jump of the log-likelihood is looked for near so many points around the start.
 N_LOOKS = 8
+# What follows from a jump.
+OF_JUMPS = (
+    ", so that it has no slope there, and draws around a mode say nothing of it: make it smooth (a "
+    "steep sigmoid), or sum such a parameter out"
+)
 # Below so many rows a handful hardly pays.
 FEW_ROWS = 10_000
 # Blocks are joined up to so many entries.
@@ -308,6 +314,8 @@ class MatchedCoreset(Selector):
             at_posterior = isinstance(self.at, str) and self.at == "posterior"
             if prior is None and not at_posterior:
                 return report.with_draws(None, "give check the prior of the draws")
+            if self._jumps:
+                return report.with_draws(None, self._jumps)
             if not np.isfinite(report.variance):
                 return report.with_draws(None, "some are impossible")
             shape = as_array(draws).shape
@@ -514,6 +522,8 @@ class MatchedCoreset(Selector):
         self.classes_ = None
         self.laplace_ = None
         self.form_ = None
+        # With which parameters the log-likelihood jumps, in words, or nothing.
+        self._jumps = ""
         X, found = self._grouped(X, y, sample_weight, rng)
         if found:
             return found
@@ -621,6 +631,7 @@ class MatchedCoreset(Selector):
         self.n_equations_ = matched.n_matched
         self.parameters_ = np.vstack([matched.local[:n_draws], matched.common])
         m = len(places)
+        self._look_for_jumps(rows, np.vstack([starts[:1], self.modes_]))
         self._advise(n, m)
         why = ""
         if m > MAX_ROW_SHARE * n:
@@ -639,6 +650,8 @@ class MatchedCoreset(Selector):
             theta = evenly(theta, most)
         if not rows.model.n_outputs:
             check_alone(rows, theta[:1])
+            self._look_for_jumps(rows, evenly(theta, N_LOOKS))
+            self._warn(self._jumps and self._jumps + OF_JUMPS)
         self.parameters_ = theta
         return self._match(rows, 1 + len(theta), "values_at", theta)
 
@@ -719,22 +732,30 @@ class MatchedCoreset(Selector):
         probed, tried = None, None
         if self.remainder is None:
             probed, tried = self._probed(rows, starts)
-        if self.remainder is not None:
-            found, why = self._with_form(rows, rng)
-        elif probed is None:
-            found, why = self._by_terms(rows, rng)
-        else:
-            found, why = self._by_groups(probed, tried, rng)
-        jumps = jumps_of(rows, starts[0], probed)
-        if len(jumps):
+        try:
+            if self.remainder is not None:
+                found, why = self._with_form(rows, rng)
+            elif probed is None:
+                found, why = self._by_terms(rows, rng)
+            else:
+                found, why = self._by_groups(probed, tried, rng)
+        except ConvergenceError as error:
+            self._look_for_jumps(rows if probed is None else probed, starts)
+            if not self._jumps:
+                raise
+            raise ConvergenceError(f"no mode was found: {self._jumps}{OF_JUMPS}.") from error
+        if self._jumps:
             self.kl_ = float("nan")
-            why = (
-                f"the log-likelihood jumps with parameters {jumps}, so that it has no slope there, "
-                "and draws around a mode say nothing of it: make it smooth (a steep sigmoid), or "
-                "sum such a parameter out"
-            )
+            self.laplace_ = self.laplace_.doubted(self._jumps)
+            why = self._jumps + OF_JUMPS
         self._warn(why)
         return found
+
+    def _look_for_jumps(self, rows, near):
+        """Set what is said of a log-likelihood that jumps near some parameters (S, p)."""
+        jumps = jumps_of(rows, near)
+        if len(jumps):
+            self._jumps = f"the log-likelihood jumps with {rows.model.named(jumps)}"
 
     def _pilot(self, rows, n):
         """As `find_pilot`, of n rows that count; sets `modes_`."""
@@ -742,6 +763,8 @@ class MatchedCoreset(Selector):
         pilot, _, counts = found
         self.modes_ = rows.model.outer(pilot.modes)
         check_shared(np.diag(counts), n)
+        starts = starting_points(rows, self.start)
+        self._look_for_jumps(rows, np.vstack([starts, self.modes_]))
         return found
 
     def _by_terms(self, rows, rng):
@@ -760,8 +783,8 @@ class MatchedCoreset(Selector):
         why = self._doubts(rows, n, n_terms)
         if not rows.model.n_outputs and (flat := flat_parameters(rows, log_prior, pilot)):
             why = (
-                f"the posterior is flat along a direction of parameters {flat}: give a proper "
-                "prior, or fix one of them"
+                f"the posterior is flat along a direction of {rows.model.named(flat)}: give a "
+                "proper prior, or fix one of them"
             )
         return found, why
 
@@ -890,7 +913,7 @@ class MatchedCoreset(Selector):
 
     def _advise(self, n, m):
         """Say where a handful of about m of n rows does not pay, once in a process."""
-        if self.laplace_.suffices:
+        if self.laplace_.suffices and not self._jumps:
             tell_once("laplace", f"MatchedCoreset: {self.laplace_}.")
         elif n < FEW_ROWS:
             tell_once(
@@ -957,16 +980,15 @@ def _sides(block):
     return block.y, block.weight
 
 
-def jumps_of(rows, start, probed):
-    """Numbers of the parameters with which the log-likelihood jumps near a start (p,); those of all
-    groups of `probed` rows, if not None, are looked at together."""
+def jumps_of(rows, near):
+    """Numbers of the parameters with which the log-likelihood jumps near some parameters (S, p),
+    and around the first of them; those of all groups are looked at together."""
     if rows.model.n_outputs:
         return []
-    p = len(start)
-    one_by_one = probed is None
-    directions = np.eye(p) if one_by_one else probed.groups.directions(np.ones(p))
-    near = np.vstack([start, jittered(start, N_LOOKS)])
-    jumps = jumping(rows, near, directions)
+    ones = np.ones(near.shape[1])
+    has_groups = isinstance(rows, ProbedRows)
+    directions = rows.groups.directions(ones) if has_groups else np.diag(ones)
+    jumps = jumping(rows, np.vstack([near, jittered(near[0], N_LOOKS)]), directions)
     return np.flatnonzero(directions[jumps].any(0)).tolist()
 
 

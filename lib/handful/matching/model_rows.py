@@ -18,6 +18,8 @@ from handful.matching.matched_coreset import MatchedCoreset
 from handful.matching.recombine import recombine
 from handful.models.newton import bordered
 
+# So many parameters are named in a message.
+MOST_NAMED = 5
 # Half the range of the parameters where the search for a mode starts, its most steps, and how often
 # it starts.
 NEAR_ZERO = 0.3
@@ -52,6 +54,27 @@ class WrittenModel(Likelihood):
     def start(self, rows):
         """As `Likelihood.start`."""
         return self.near
+
+    def named(self, numbers):
+        """As `Likelihood.named`: by the variable, and the place of the element in it."""
+        names = np.array(self._names())[numbers]
+        shown = ", ".join(names[:MOST_NAMED])
+        more = ", ..." if len(names) > MOST_NAMED else ""
+        return f"parameter{'s' if len(names) > 1 else ''} {shown}{more}"
+
+    def _names(self):
+        """A name of each parameter; the elements of a variable whose transform changes its shape
+        share one."""
+        names = []
+        for site, part in self.by_site(np.arange(self.p)).items():
+            of_element = part.shape and part.shape == self.shapes[site]
+            for place in np.ndindex(part.shape):
+                names.append(f"{site}{list(place)}" if of_element else site)
+        return names
+
+    def by_site(self, theta):
+        """Unconstrained values by name of parameters (p,), whose order this is."""
+        raise NotImplementedError
 
     def __call__(self, theta, X):
         return self.of_rows(theta, X[:, 0].astype(np.int64))
@@ -248,10 +271,11 @@ class ModelRows:
         self.model_, self.args_, self.kwargs_ = weighted
 
     def __repr__(self):
-        return (
-            f"{len(self.indices_)} of {self._written.n} rows; estimated divergence from the "
-            f"posterior of all rows {self.kl_:.1g} nats\n{self.coreset_.laplace_}"
-        )
+        near = f"estimated divergence from the posterior of all rows {self.kl_:.1g} nats"
+        if np.isnan(self.kl_):
+            near = "how near their posterior is to that of all rows could not be estimated"
+        n = self._written.n
+        return f"{len(self.indices_)} of {n} rows; {near}\n{self.coreset_.laplace_}"
 
     def check(self, draws: Any) -> DrawsReport:
         """Whether draws made on the rows are draws from the posterior of all rows; print it.

@@ -286,6 +286,12 @@ class NumPyroModel(WrittenModel):
         with in_64_bits():
             return np.asarray(self._inverses(draws))
 
+    def by_site(self, theta):
+        """As `WrittenModel.by_site`."""
+        with in_64_bits():
+            parts = self.unravel(np.asarray(theta, float))
+        return {name: np.asarray(part) for name, part in parts.items()}
+
     def constrained(self, theta):
         """As `WrittenModel.constrained`."""
         with in_64_bits():

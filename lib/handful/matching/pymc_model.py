@@ -192,6 +192,11 @@ class PyMCModel(WrittenModel):
         columns = [draws[variable.name] for variable in model.free_RVs]
         return np.array([_flat(function(*row)) for row in zip(*columns)])
 
+    def by_site(self, theta):
+        """As `WrittenModel.by_site`."""
+        names = [self.model.values_to_rvs[value].name for value in self.value_vars]
+        return dict(zip(names, self._split(theta)))
+
     def constrained(self, theta):
         """As `WrittenModel.constrained`."""
         variables = self.model.free_RVs
