@@ -341,6 +341,26 @@ def test_torch_takes_the_derivatives_of_a_loss_of_ones_own(counts):
         assert problem.penalty_at(theta, X, y) == pytest.approx(0.05 * theta @ theta)
 
 
+@pytest.mark.parametrize("noise", [0.0, 1e-17, 1e-12, 1e-3, 1.0])
+@pytest.mark.parametrize("problem", [Poisson(), ByHand()])
+def test_a_problem_is_solved_from_a_start_that_is_its_solution(problem, noise):
+    # The mean of a count of one is exp(0): where all counts are one, zero is the solution, and its
+    # gradient is nothing but rounding.
+    X = np.random.default_rng(0).normal(size=(2, 3))
+    start = noise * np.random.default_rng(1).normal(size=3)
+    found = problem.solve(X, np.ones(2), np.array([1.0, 0.0]), start=start)
+    np.testing.assert_allclose(found, 0, atol=1e-9)
+
+
+def test_a_problem_whose_curvature_is_wrong_counts_as_not_solved(counts):
+    class Crooked(ByHand):
+        def gradients(self, theta, X, y):
+            return -super().gradients(theta, X, y) + 0.3
+
+    with pytest.raises(ConvergenceError, match=r"on 80 points was not solved in 200 Newton steps"):
+        Crooked().solve(*counts, np.full(80, 1 / 80))
+
+
 def test_a_loss_that_gives_no_number_is_named(counts):
     class Several(Poisson):
         def loss(self, theta, x, y):

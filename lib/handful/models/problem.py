@@ -12,7 +12,9 @@ from handful.models.base import Model, predicted_decrease
 from handful.models.newton import bordered, newton
 from handful.options import Options, check_options
 
-# A `solve` takes at most so many Newton steps.
+# A `solve` ends where a step promises less than this share of the objective, or after so many
+# steps.
+ENOUGH = 1e-13
 MAX_ITER = 200
 # Gradients or Hessians of rows are held in blocks of so many entries.
 BLOCK_ENTRIES = 1 << 22
@@ -206,17 +208,21 @@ class Problem(Options):
             return -bordered(objective(theta), gradient(theta), -H)
 
         size = max(abs(objective(theta)), abs(objective(zero)))
-        enough = 1e-13 * size
         unit = max(
             np.abs(gradient(theta)).max(),
             np.abs(gradient(zero)).max(),
             np.finfo(float).tiny,
         )
         left = np.inf
+        gain = np.inf
         with suppress(ConvergenceError):
-            _, theta, _ = newton(expansion, theta, enough=enough, max_iter=MAX_ITER)
-            left = np.abs(gradient(theta)).max() / unit
-        if not left <= 1e-6:
+            _, theta, root = newton(expansion, theta, enough=ENOUGH * size, max_iter=MAX_ITER)
+            slope = gradient(theta)
+            left = np.abs(slope).max() / unit
+            # What one more step promises: where the start is the solution, `unit` is but rounding.
+            gain = np.sum((root.T @ slope) ** 2)
+        is_solved = left <= 1e-6 or gain <= ENOUGH * abs(objective(theta))
+        if not is_solved:
             raise ConvergenceError(
                 f"the inner problem {self!r} on {len(weights)} points was not solved in {MAX_ITER} "
                 "Newton steps "
