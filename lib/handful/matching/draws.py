@@ -47,68 +47,81 @@ def tested(few, theta, chains, prior, start):
     start : shape (p,) or (1, p), near the mode, of a function; None starts at the mean of the draws
     """
     is_wide = isinstance(few, SparseRows) or (theta.shape[1] > WIDE and not few.model.n_outputs)
-    if is_wide:
-        return _tested_columns(few, theta, chains, prior, start)
+    standardise = _scaled if is_wide else _whitened
+    try:
+        z, slopes, gap = standardise(few, theta, prior, start)
+    except Untestable as reason:
+        return None, str(reason)
+    if not np.isfinite(slopes).all():
+        return None, "the density ends next to some of them"
+    of_chains = (chains, -1, theta.shape[1])
+    return stein_test(z.reshape(of_chains), slopes.reshape(of_chains), gap), ""
+
+
+class Untestable(Exception):
+    """Why draws cannot be tested."""
+
+
+def _gap(rows, prior, theta, mode):
+    """By how much the log density of the median of draws lies below that of the mode, (1, p)."""
+    at_mode = rows.sums(mode) + prior(mode)
+    of_draws = rows.sums(theta) + prior(theta)
+    return at_mode[0] - np.median(of_draws)
+
+
+def _whitened(few, theta, prior, start):
+    """Draws about the mode of the posterior on the rows, in units of its covariance; slopes of its
+    log density in these units; and the `_gap`."""
     few, start, prior = _target(few, theta, prior, start)
     try:
         pilot, log_prior, _ = find_pilot(few, prior, start)
-    except ConvergenceError:
-        return None, "no mode of the posterior on the rows was found"
+    except ConvergenceError as error:
+        raise Untestable("no mode of the posterior on the rows was found") from error
     root = pilot.roots[0]
     mode = pilot.modes[:1]
     if not _keeps_its_digits(few, log_prior, mode, root):
-        return (
-            None,
-            "the posterior is so stiff that its curvature loses its digits: move columns to zero",
+        raise Untestable(
+            "the posterior is so stiff that its curvature loses its digits: move columns to zero"
         )
     theta = few.model.inner(theta)
     with np.errstate(all="ignore"):
-        g = slopes_along(few, log_prior, theta, root)
-    if not np.isfinite(g).all():
-        return None, "the density ends next to some of them"
+        slopes = slopes_along(few, log_prior, theta, root)
+        gap = _gap(few, log_prior, theta, mode)
     z = solve_triangular(root, (theta - mode).T, lower=True).T
-    density = few.sums(theta) + log_prior(theta)
-    at_mode = few.sums(mode) + log_prior(mode)
-    gap = at_mode[0] - np.median(density)
-    shape = (chains, -1, theta.shape[1])
-    z = z.reshape(shape)
-    g = g.reshape(shape)
-    return stein_test(z, g, gap), ""
+    return z, slopes, gap
 
 
-def _tested_columns(few, theta, chains, prior, mode):
-    """As `tested`, of a model whose parameters are too many to be whitened: each is scaled by its
-    own deviation. The prior's deviations may be those of each draw, shape (S, p), as a hierarchical
-    model draws them, too."""
-    center = theta.mean(0)
+def _scaled(few, theta, prior, mode):
+    """As `_whitened`, of parameters that are too many to be whitened: each is scaled by its own
+    deviation. The prior's deviations may be those of each draw, shape (S, p), as a hierarchical
+    model draws them, too; then nothing is known of a mode."""
     scale = np.maximum(theta.std(0), TINY)
+    center = theta.mean(0)
     gap = 0.0
-    unknown = (None, "of so many parameters the slopes must be known, those of the prior as well")
+    unknown = "of so many parameters the slopes must be known, those of the prior as well"
     if not few.model.has_slopes:
-        return unknown
+        raise Untestable(unknown)
     if np.ndim(prior) > 1:
-        deviations = stacked(prior, "prior")
-        if deviations.shape != theta.shape:
-            raise ValueError(
-                f"prior must hold the deviations of each draw, shape {theta.shape}, got "
-                f"{deviations.shape}."
-            )
-        of_prior = -theta / deviations**2
+        of_prior = -theta / _deviations_of_draws(prior, theta) ** 2
     else:
         log_prior = prior_of(few.model, prior, theta[:1])
         if isinstance(log_prior, FunctionPrior):
-            return unknown
-        mode = center[None] if mode is None else np.atleast_2d(mode)
+            raise Untestable(unknown)
+        if mode is not None:
+            center = np.atleast_2d(mode)[0]
         of_prior = log_prior.slopes(theta)
-        density = few.sums(theta) + log_prior(theta)
-        center = mode[0]
-        gap = (few.sums(mode) + log_prior(mode))[0] - np.median(density)
-    g = (few.slopes(theta) + of_prior) * scale
-    if not np.isfinite(g).all():
-        return None, "the density ends next to some of them"
-    shape = (chains, -1, theta.shape[1])
-    z = (theta - center) / scale
-    return stein_test(z.reshape(shape), g.reshape(shape), gap), ""
+        gap = _gap(few, log_prior, theta, center[None])
+    slopes = few.slopes(theta) + of_prior
+    return (theta - center) / scale, slopes * scale, gap
+
+
+def _deviations_of_draws(prior, theta):
+    found = stacked(prior, "prior")
+    if found.shape != theta.shape:
+        raise ValueError(
+            f"prior must hold the deviations of each draw, shape {theta.shape}, got {found.shape}."
+        )
+    return found
 
 
 def _keeps_its_digits(few, log_prior, mode, root):
@@ -132,7 +145,8 @@ def _target(few, theta, prior, start):
     p = len(model.start(few))
     if theta.shape[1] == p:
         # A form is not concave everywhere: the search starts where it was made.
-        return (few.moved("posterior"), None if few.form is None else start, prior)
+        start = None if few.form is None else start
+        return few.moved("posterior"), start, prior
     at_zero = few.expansion(np.zeros(p))
     best = np.linalg.lstsq(at_zero[1:, 1:], at_zero[0, 1:])[0]
     squares = -2 * few.sums(best[None])[0]

@@ -48,32 +48,43 @@ class GroupMatch:
     def equations(self, places, n_draws):
         """Equations of the rows' own groups, shape (rows, E), and of the shared parameters, (rows,
         F), with remainders of the groups at so many draws."""
+        k = len(places)
         b = len(self.groups.shared)
         base, slopes, curvatures = self.expansions(places)
         draws = np.vstack([self.common, self.local[:n_draws]])
         rest = self._remainders(places, draws, base, slopes, curvatures)
-        j, k = np.tril_indices(slopes.shape[1] - b)
+        i, j = np.tril_indices(b)
+        common = [
+            base[:, None],
+            slopes[:, :b],
+            curvatures[:, i, j],
+            rest[:, :BATCH_DRAWS],
+        ]
+        i, j = np.tril_indices(slopes.shape[1] - b)
+        across = curvatures[:, b:, :b]
         own = [
-            np.ones((len(places), 1)),
+            np.ones((k, 1)),
             slopes[:, b:],
-            curvatures[:, b + j, b + k],
-            curvatures[:, b:, :b].reshape(len(places), -1),
+            curvatures[:, b + i, b + j],
+            across.reshape(k, -1),
             rest[:, BATCH_DRAWS:],
         ]
-        j, k = np.tril_indices(b)
-        common = [base[:, None], slopes[:, :b], curvatures[:, j, k], rest[:, :BATCH_DRAWS]]
+        own = np.hstack(own)
         # The slope by an indicator times a constant column is that by the indicator.
-        _, distinct = np.unique(np.hstack(own), axis=1, return_index=True)
-        return np.hstack(own)[:, np.sort(distinct)], np.hstack(common)
+        _, distinct = np.unique(own, axis=1, return_index=True)
+        return own[:, np.sort(distinct)], np.hstack(common)
 
     def _remainders(self, places, theta, base, slopes, curvatures):
         """What slope and curvature at the mode leave of the log-likelihoods of some rows at
         parameters (K, p), shape (rows, K)."""
-        found = self.rows.values_of(places, theta) - base[:, None]
-        for part in parts(np.arange(len(places)), len(theta) * slopes.shape[1]):
+        found = self.rows.values_of(places, theta)
+        found -= base[:, None]
+        width = len(theta) * slopes.shape[1]
+        for part in parts(np.arange(len(places)), width):
             moves = self.groups.taken(theta - self.mode, places[part], fill=0.0)
-            bent = slopes[part] + 0.5 * np.einsum("krc,rcd->krd", moves, curvatures[part])
-            found[part] -= (bent * moves).sum(2).T
+            bends = np.einsum("krc,rcd->krd", moves, curvatures[part])
+            mean_slopes = slopes[part] + 0.5 * bends
+            found[part] -= (mean_slopes * moves).sum(2).T
         return found
 
     def n_equations(self, n_draws):
@@ -89,48 +100,53 @@ class GroupMatch:
         """Places, ascending, weights and residual of rows that keep the sums, remainders of the
         groups at so many draws."""
         self.n_matched = 0
-        found = []
-        for places, group in self._batches(n_draws):
-            found.append(self._recombined(places, group, n_draws))
+        kept, batches = self._batches(n_draws)
+        found = [(kept, self.rows.weights[kept], 0.0)]
+        for members in batches:
+            found.append(self._recombined(members, n_draws))
         places, weights, residuals = zip(*found)
         places = np.concatenate(places)
+        weights = np.concatenate(weights)
         order = np.argsort(places)
-        return places[order], np.concatenate(weights)[order], max(residuals)
+        return places[order], weights[order], max(residuals)
 
     def _batches(self, n_draws):
-        """Rows of so many groups that their equations outnumber those of the batch, and the number
-        of each row's group among these; rows without a group come first."""
-        weights = self.rows.weights
-        order = np.argsort(self.groups.of_row, kind="stable")
-        order = order[weights[order] > 0]
-        counts = np.bincount(self.groups.of_row[order] + 1, minlength=len(self.groups.own) + 1)
+        """The rows of groups that are small enough to be kept; and batches, lists of the rows of
+        each group, of so many groups that their equations outnumber those of the batch. Rows
+        without a group are a batch."""
+        of_row = self.groups.of_row
+        order = np.argsort(of_row, kind="stable")
+        order = order[self.rows.weights[order] > 0]
+        counts = np.bincount(1 + of_row[order])
         ends = np.cumsum(counts)
+        without, *members = np.split(order, ends[:-1])
         n_own, n_common = self.n_equations(n_draws)
-        wanted = min(max(LEAST_EQUATIONS, OWN_SHARE * n_common), MOST_EQUATIONS)
-        n_groups = max(1, wanted // n_own)
-        if ends[0]:
-            yield order[: ends[0]], np.zeros(ends[0], int)
-        large = np.flatnonzero(counts[1:] > KEPT * n_own)
-        small = np.flatnonzero((counts[1:] > 0) & (counts[1:] <= KEPT * n_own))
-        if len(small):
-            yield (np.concatenate([order[ends[g] : ends[g + 1]] for g in small]), None)
-        for start in range(0, len(large), n_groups):
-            batch = large[start : start + n_groups]
-            places = np.concatenate([order[ends[g] : ends[g + 1]] for g in batch])
-            yield places, np.repeat(np.arange(len(batch)), counts[1 + batch])
+        most_kept = KEPT * n_own
+        kept = [rows for rows in members if len(rows) <= most_kept]
+        large = [rows for rows in members if len(rows) > most_kept]
+        wanted = np.clip(OWN_SHARE * n_common, LEAST_EQUATIONS, MOST_EQUATIONS)
+        n_groups = max(1, int(wanted) // n_own)
+        batches = [large[start : start + n_groups] for start in range(0, len(large), n_groups)]
+        if len(without):
+            batches.append([without])
+        return np.concatenate([order[:0], *kept]), batches
 
-    def _recombined(self, places, group, n_draws):
-        weights = self.rows.weights[places]
-        if group is None:
-            return places, weights, 0.0
+    def _recombined(self, members, n_draws):
+        """Places, weights and residual of the rows of a batch, see `_batches`."""
+        places = np.concatenate(members)
+        counts = [len(rows) for rows in members]
+        n_groups = len(members)
+        group = np.repeat(np.arange(n_groups), counts)
         own, common = self.equations(places, n_draws)
-        n_groups = group.max() + 1
-        self.n_matched += n_groups * own.shape[1] + common.shape[1]
+        n_own = own.shape[1]
+        self.n_matched += n_groups * n_own + common.shape[1]
 
-        def features(k):
-            spread = np.zeros((len(k), n_groups, own.shape[1]))
-            spread[np.arange(len(k)), group[k]] = own[k]
-            return np.hstack([spread.reshape(len(k), -1), common[k]])
+        def features(rows):
+            of_groups = np.zeros((len(rows), n_groups, n_own))
+            of_groups[np.arange(len(rows)), group[rows]] = own[rows]
+            of_groups = of_groups.reshape(len(rows), -1)
+            return np.hstack([of_groups, common[rows]])
 
+        weights = self.rows.weights[places]
         chosen, found, residual = recombine(features, len(places), weights)
         return places[chosen], found, residual

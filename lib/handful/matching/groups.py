@@ -33,27 +33,39 @@ class Groups:
     own: list
     n_parameters: int
 
+    @cached_property
+    def widths(self):
+        """How many parameters each group has."""
+        return np.array([len(columns) for columns in self.own], int)
+
+    @property
+    def width(self):
+        """The most parameters that a row has, C."""
+        return len(self.shared) + self.widths.max(initial=0)
+
     @property
     def n_equations(self):
         """About how many sums would be kept, without remainders."""
         b = len(self.shared)
-        widths = np.array([len(columns) for columns in self.own])
-        return int((2 + widths + widths * (widths + 1) // 2 + widths * b).sum()) + b * (b + 3) // 2
+        m = self.widths
+        of_groups = 2 + m + m * (m + 1) // 2 + m * b
+        of_shared = b * (b + 3) // 2
+        return int(of_groups.sum()) + of_shared
 
     @property
     def are_small(self):
         """Whether the equations of a group, and those of a batch, can be solved."""
         b = len(self.shared)
-        width = self.columns.shape[1] - b
-        return max(width * (width + 2 * b), b * b) <= 2 * TOO_MANY
+        m = self.width - b
+        most = max(m * (m + 2 * b), b * b)
+        return most <= 2 * TOO_MANY
 
     @cached_property
     def columns(self):
         """The parameters of the rows of each group, the shared ones first, shape (groups + 1, C);
         the last are those of rows without a group. -1 stands where there is none."""
         b = len(self.shared)
-        width = max([len(columns) for columns in self.own], default=0)
-        found = np.full((len(self.own) + 1, b + width), -1)
+        found = np.full((len(self.own) + 1, self.width), -1)
         found[:, :b] = self.shared
         for row, columns in zip(found, self.own):
             row[b : b + len(columns)] = columns
@@ -64,35 +76,41 @@ class Groups:
         """The place of each parameter in `columns`, shape (p,); -1 of those that no row has."""
         place = np.full(self.n_parameters, -1)
         group, at = np.nonzero(self.columns >= 0)
-        place[self.columns[group, at]] = at
+        had = self.columns[group, at]
+        place[had] = at
         return place
 
     def local(self, design):
         """The columns that each row of a CSR design has, shape (k, C)."""
-        shape = (design.shape[0], self.columns.shape[1])
-        entries = (design.data, self.place[design.indices], design.indptr)
+        places = self.place[design.indices]
+        entries = (design.data, places, design.indptr)
+        shape = (design.shape[0], self.width)
         return sparse.csr_array(entries, shape=shape).toarray()
 
     def directions(self, h):
         """Steps h, shape (p,), of the parameters that have the same place: shape (C, p)."""
-        found = np.zeros((self.columns.shape[1], self.n_parameters))
+        found = np.zeros((self.width, self.n_parameters))
         had = np.flatnonzero(self.place >= 0)
         found[self.place[had], had] = h[had]
         return found
 
     def taken(self, values, places, fill):
         """Of values by parameter, shape (..., p), those of the rows' own: (..., k, C)."""
-        ends = np.full((*np.shape(values)[:-1], 1), fill)
-        return np.concatenate([values, ends], -1)[..., self.columns[self.of_row[places]]]
+        leading = np.shape(values)[:-1]
+        ends = np.full((*leading, 1), fill)
+        filled = np.concatenate([values, ends], -1)
+        own = self.columns[self.of_row[places]]
+        return filled[..., own]
 
     def summed(self, values, places, weights):
         """Weighted sums of rows' values, shape (k, ...), by group: (groups + 1, ...)."""
+        k = len(values)
         n_groups = len(self.own) + 1
         group = self.of_row[places] % n_groups
-        members = sparse.csr_array(
-            (weights, (group, np.arange(len(group)))), shape=(n_groups, len(group))
-        )
-        return (members @ values.reshape(len(values), -1)).reshape(n_groups, *values.shape[1:])
+        entries = (weights, (group, np.arange(k)))
+        members = sparse.csr_array(entries, shape=(n_groups, k))
+        sums = members @ values.reshape(k, -1)
+        return sums.reshape(n_groups, *values.shape[1:])
 
     def scattered(self, values):
         """Sums by group, shape (groups + 1, C), as those of each parameter, shape (p,)."""
@@ -104,27 +122,24 @@ class Groups:
         i = np.broadcast_to(self.columns[:, :, None], values.shape)
         j = np.broadcast_to(self.columns[:, None, :], values.shape)
         has = (i >= 0) & (j >= 0)
-        shape = (self.n_parameters, self.n_parameters)
-        return sparse.csr_array((values[has], (i[has], j[has])), shape=shape)
+        p = self.n_parameters
+        entries = (values[has], (i[has], j[has]))
+        return sparse.csr_array(entries, shape=(p, p))
 
 
 def find_groups(pattern):
     """The `Groups` of the columns of a CSR matrix of ones that ask for the fewest sums: columns
     that few rows have belong to one group if they are linked by rows."""
-    counts = pattern.sum(0)
-    best = None
-    share = FIRST_SHARE
-    tried = None
-    while share >= LAST_SHARE:
-        shared = np.flatnonzero(counts > share * pattern.shape[0])
-        share /= 2
-        if tried is not None and len(shared) == tried:
-            continue
-        tried = len(shared)
-        found = _linked(pattern, shared)
-        if best is None or found.n_equations < best.n_equations:
-            best = found
-    return best
+    shares = pattern.sum(0) / pattern.shape[0]
+    # Lower limits leave more columns shared, and the same ones where they are as many.
+    tried = {}
+    limit = FIRST_SHARE
+    while limit >= LAST_SHARE:
+        shared = np.flatnonzero(shares > limit)
+        if len(shared) not in tried:
+            tried[len(shared)] = _linked(pattern, shared)
+        limit /= 2
+    return min(tried.values(), key=lambda groups: groups.n_equations)
 
 
 def n_terms_of(pattern):
@@ -141,12 +156,14 @@ def _linked(pattern, shared):
     few = pattern[:, rest].tocsr()
     graph = sparse.block_array([[None, few], [few.T, None]], format="csr")
     _, label = connected_components(graph, directed=False)
+    of_rows, of_columns = np.split(label, [n])
     has = np.diff(few.indptr) > 0
+    names, group = np.unique(of_rows[has], return_inverse=True)
     of_row = np.full(n, -1)
-    names, of_row[has] = np.unique(label[:n][has], return_inverse=True)
-    of_column = label[n:]
-    order = np.argsort(of_column, kind="stable")
-    starts = np.searchsorted(of_column[order], names)
-    ends = np.searchsorted(of_column[order], names, side="right")
+    of_row[has] = group
+    order = np.argsort(of_columns, kind="stable")
+    sorted_labels = of_columns[order]
+    starts = np.searchsorted(sorted_labels, names)
+    ends = np.searchsorted(sorted_labels, names, side="right")
     own = [rest[order[start:end]] for start, end in zip(starts, ends)]
     return Groups(shared, of_row, own, p)

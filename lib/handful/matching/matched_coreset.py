@@ -585,7 +585,7 @@ class MatchedCoreset(Selector):
             raise ValueError(
                 "these columns have no groups that are small enough: "
                 f"{len(rows.groups.shared)} are shared by many rows, and "
-                f"{rows.groups.columns.shape[1]} belong together with these; a group may have some "
+                f"{rows.groups.width} belong together with these; a group may have some "
                 "tens of columns. Take fewer columns, or BilevelCoreset(...)."
             )
         self.classes_ = rows.model.classes

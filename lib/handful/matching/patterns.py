@@ -31,7 +31,9 @@ def pattern_by_moves(rows, theta):
     p = len(theta)
     asked = Moves(rows, theta)
     present = np.flatnonzero(rows.weights)
-    most = 1 << max(4, (2 * MOST // p).bit_length() - 1)
+    n_fit = 2 * MOST // p
+    # A power of two, at least 16.
+    most = 1 << max(4, n_fit.bit_length() - 1)
     doubtful = present
     seen = sparse.csr_array((0, p))
     for _ in range(ROUNDS):
@@ -60,13 +62,15 @@ class Moves:
     def by(self, masks, places):
         """Whether rows of these numbers move with the parameters of masks (K, p), together: shape
         (k, K)."""
-        tried = np.vstack([self.theta, self.theta + masks * self.h])
+        moved = self.theta + masks * self.h
+        tried = np.vstack([self.theta, moved])
         step = max(1, MOST // len(tried))
         found = []
         for start in range(0, len(places), step):
             part = places[start : start + step]
-            values = self.rows.restricted(part, np.ones(len(part))).values(tried)
-            found.append(values[:, 1:] != values[:, :1])
+            ones = np.ones(len(part))
+            here, *there = self.rows.restricted(part, ones).values(tried).T
+            found.append(np.not_equal(there, here).T)
         return np.concatenate(found)
 
     def each(self, places):
@@ -74,15 +78,19 @@ class Moves:
         p = len(self.theta)
         found = []
         for start in range(0, p, AT_ONCE):
-            masks = np.eye(min(AT_ONCE, p - start), p, start)
-            found.append(sparse.csr_array(self.by(masks, places).astype(float)))
+            count = min(AT_ONCE, p - start)
+            masks = np.eye(count, p, start)
+            moves = self.by(masks, places)
+            found.append(sparse.csr_array(moves.astype(float)))
         return sparse.hstack(found, format="csr")
 
     def decoded(self, colour, places):
         """As `each`, of parameters of which a row has at most one of a colour, and the rows of
         which that is not so."""
         p = len(colour)
-        unseen = self.by((colour < 0)[None], places)[:, 0] & (colour < 0).any()
+        is_unseen = colour < 0
+        moves = self.by(is_unseen[None], places)[:, 0]
+        unseen = moves & is_unseen.any()
         if unseen.any():
             return None, places[unseen]
         doubtful = np.zeros(len(places), bool)
@@ -90,30 +98,35 @@ class Moves:
         for one in range(colour.max() + 1):
             columns = np.flatnonzero(colour == one)
             bits = bits_of(len(columns))
-            masks = np.zeros((2 * bits.shape[1], p))
-            masks[:, columns] = np.hstack([bits, 1 - bits]).T
+            n_bits = bits.shape[1]
+            masks = np.zeros((2 * n_bits, p))
+            masks[:n_bits, columns] = bits.T
+            masks[n_bits:, columns] = 1 - bits.T
             moved = self.by(masks, places)
             has, lacks = np.split(moved, 2, axis=1)
             own = moved.any(1)
             doubtful |= own & (has == lacks).any(1)
-            which = has[own] @ (1 << np.arange(bits.shape[1]))
-            which = np.minimum(which, len(columns) - 1)
-            entries.append((np.flatnonzero(own), columns[which]))
-        found = _ones(*np.hstack(entries), (len(places), p))
+            number = has[own] @ (1 << np.arange(n_bits))
+            number = np.minimum(number, len(columns) - 1)
+            entries.append((np.flatnonzero(own), columns[number]))
+        rows, moving = np.hstack(entries)
+        found = _ones(rows, moving, (len(places), p))
         return found, places[doubtful]
 
 
 def bits_of(m):
     """The bits of the numbers below m, shape (m, bits)."""
     n_bits = max(1, (m - 1).bit_length())
-    return (np.arange(m)[:, None] >> np.arange(n_bits)) & 1
+    numbers = np.arange(m)[:, None]
+    shifted = numbers >> np.arange(n_bits)
+    return shifted & 1
 
 
 def _n_probes(colour):
     """About how often a row is asked; a colour of one parameter asks once."""
-    counts = np.bincount(colour[colour >= 0])
-    asked = [1 if m == 1 else 2 * bits_of(int(m)).shape[1] for m in counts]
-    return sum(asked)
+    seen = colour[colour >= 0]
+    counts = np.bincount(seen).tolist()
+    return sum(1 if m == 1 else 2 * bits_of(m).shape[1] for m in counts)
 
 
 def colours(pattern):
@@ -123,12 +136,15 @@ def colours(pattern):
     degree = np.diff(together.indptr)
     colour = np.full(pattern.shape[1], -1)
     for column in np.argsort(-degree, kind="stable"):
-        if degree[column]:
-            near = together.indices[together.indptr[column] : together.indptr[column + 1]]
-            taken = np.zeros(len(near) + 2, bool)
-            of_near = colour[near]
-            taken[of_near[(of_near >= 0) & (of_near < len(taken))]] = True
-            colour[column] = np.argmin(taken)
+        start, end = together.indptr[column : column + 2]
+        if start == end:
+            continue
+        of_near = colour[together.indices[start:end]]
+        # One of so many colours is free.
+        taken = np.zeros(end - start + 2, bool)
+        counts = (of_near >= 0) & (of_near < len(taken))
+        taken[of_near[counts]] = True
+        colour[column] = np.argmin(taken)
     return colour
 
 
@@ -140,4 +156,5 @@ def _placed(pattern, places, n):
 
 def _ones(i, j, shape):
     """A CSR matrix of ones at some places."""
-    return sparse.csr_array((np.ones(len(i)), (i, j)), shape=shape)
+    entries = (np.ones(len(i)), (i, j))
+    return sparse.csr_array(entries, shape=shape)

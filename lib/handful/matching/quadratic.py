@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from handful.matching.differences import around
 from handful.matching.held_out import N_HELD_OUT, HeldOut
 from handful.matching.laplace import pairs, toward_mean
 from handful.models.newton import bordered
@@ -69,18 +70,22 @@ class QuadraticForm:
         """
         move = theta - self.center
         z = move @ self.directions
-        far = xp.clip(xp.abs(z) / REACH - 1, 0, 1)
+        size = xp.abs(z)
+        far = xp.clip(size / REACH - 1, 0, 1)
         bounded = REACH**2 * (1 + 2 * far - far**2)
-        is_bounded = (self.bends > 0) & (xp.abs(z) > REACH)
+        is_bounded = (self.bends > 0) & (size > REACH)
         squares = xp.where(is_bounded, bounded, z**2)
-        return self.constant + move @ self.slope + 0.5 * (squares @ self.bends)
+        linear = self.constant + move @ self.slope
+        return linear + 0.5 * (squares @ self.bends)
 
     def slopes(self, theta):
         """At parameters (K, p), shape (K, p)."""
         z = (theta - self.center) @ self.directions
-        left = np.clip(2 - np.abs(z) / REACH, 0, 1)
-        is_bounded = (self.bends > 0) & (np.abs(z) > REACH)
-        half = np.where(is_bounded, np.sign(z) * REACH * left, z)
+        size = np.abs(z)
+        left = np.clip(2 - size / REACH, 0, 1)
+        bounded = np.sign(z) * REACH * left
+        is_bounded = (self.bends > 0) & (size > REACH)
+        half = np.where(is_bounded, bounded, z)
         return self.slope + (half * self.bends) @ self.directions.T
 
     def expansion(self, theta):
@@ -91,14 +96,16 @@ class QuadraticForm:
         turned = np.where(size < 2 * REACH, -1.0, 0.0)
         second = self.bends * np.where(is_bounded, turned, 1.0)
         hessian = (self.directions * second) @ self.directions.T
-        return bordered(self(theta), self.slopes(theta[None])[0], -hessian)
+        slope = self.slopes(theta[None])[0]
+        return bordered(self(theta), slope, -hessian)
 
     def of(self, linear):
         """The form as a function of other parameters, of which `linear` makes those that it takes
         now: a linear function of shape (K, p) to (K, p)."""
         L = linear(np.eye(len(self.center)))
         center = np.linalg.solve(L.T, self.center)
-        return QuadraticForm(center, self.constant, L @ self.slope, L @ self.directions, self.bends)
+        slope = L @ self.slope
+        return QuadraticForm(center, self.constant, slope, L @ self.directions, self.bends)
 
 
 class FormMatch:
@@ -127,10 +134,11 @@ class FormMatch:
         theta = self.gaussian.draws(N_HELD_OUT, rng)
         self.held = HeldOut.of(rows, prior, theta, self.gaussian.log_density)
         self.all_rows = self._best_form(rows, self.held.of_all)
-        probes = rng.standard_normal((PROBES, len(self.center))) @ self.root.T
-        here = np.zeros((1, len(self.center)))
-        steps = np.vstack([here, probes, -probes, probes / 2, -probes / 2])
-        sizes = rows.over(np.concatenate, "higher_orders", self.center + steps)
+        z = rng.standard_normal((PROBES, len(self.center)))
+        probes = z @ self.root.T
+        _, *halves = around(self.center, probes / 2)
+        probed = np.vstack([around(self.center, probes), halves])
+        sizes = rows.over(np.concatenate, "higher_orders", probed)
         self.sizes = sizes * rows.weights
 
     def _best_form(self, rows, values):
@@ -139,7 +147,8 @@ class FormMatch:
         slope = rows.slopes(self.center + self.moves).mean(0)
         curvature = rows.expansion(self.center)[1:, 1:]
         moves = self.held.theta - self.center
-        foreseen = moves @ slope - 0.5 * np.sum(moves @ curvature * moves, 1)
+        squares = np.sum(moves @ curvature * moves, 1)
+        foreseen = moves @ slope - 0.5 * squares
         return slope, curvature, values - foreseen
 
     def n_rows(self, tol):
@@ -157,21 +166,18 @@ class FormMatch:
         weights = own[drawn] / chances[drawn]
         weights *= own.sum() / weights.sum()
         few = self.rows.restricted(places, weights)
+        few_values = few.sums(self.held.theta)
+        few_slope, few_curvature, few_rest = self._best_form(few, few_values)
         slope, curvature, rest = self.all_rows
-        few_slope, few_curvature, few_rest = self._best_form(few, few.sums(self.held.theta))
         few_inner = self.root.T @ few_curvature @ self.root
         most = (1 + MOST_BEND) / np.linalg.eigvalsh(few_inner)[-1]
         share = min(_share(rest, few_rest), most)
         missed = rest - share * few_rest
         inner = share * few_inner - self.root.T @ curvature @ self.root
         bends, axes = np.linalg.eigh(inner)
-        form = QuadraticForm(
-            self.center,
-            float(np.mean(missed)),
-            slope - share * few_slope,
-            solve_triangular(self.root, axes, lower=True, trans="T"),
-            bends,
-        )
+        directions = solve_triangular(self.root, axes, lower=True, trans="T")
+        constant = float(np.mean(missed))
+        form = QuadraticForm(self.center, constant, slope - share * few_slope, directions, bends)
         return places, share * weights, form, float(np.var(missed) / 2)
 
     def _chances(self, present, own, m):
@@ -188,8 +194,10 @@ def systematic(chances, m, rng):
     1949)."""
     order = rng.permutation(len(chances))
     edges = np.cumsum(chances[order])
-    teeth = (np.arange(m) + rng.random()) * (edges[-1] / m)
-    found = np.minimum(np.searchsorted(edges, teeth, side="right"), len(chances) - 1)
+    spacing = edges[-1] / m
+    teeth = (np.arange(m) + rng.random()) * spacing
+    found = np.searchsorted(edges, teeth, side="right")
+    found = np.minimum(found, len(chances) - 1)
     return np.unique(order[found])
 
 

@@ -68,8 +68,8 @@ class SparsePilot:
         slope, curvature = self.prior.slope_and_curvature(self.mode)
         slopes = 0.0
         curvatures = 0.0
-        C = groups.columns.shape[1]
-        for places in parts(np.flatnonzero(self.rows.weights), (1 + C) ** 2):
+        present = np.flatnonzero(self.rows.weights)
+        for places in parts(present, (1 + groups.width) ** 2):
             _, first, second = expansions(places)
             w = self.rows.weights[places]
             slopes = slopes + groups.summed(first, places, w)

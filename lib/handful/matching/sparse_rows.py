@@ -82,10 +82,11 @@ class SparseRows(GroupedRows):
             design = self.design[places]
             targets = self.y[places]
             eta = (design @ theta)[:, None]
+            base = self.model.at(eta, targets)[:, 0]
             first, second = self.model.link.derivatives(eta, targets)
             Z = self.groups.local(design)
             curvatures = -second * Z[:, :, None] * Z[:, None, :]
-            return self.model.at(eta, targets)[:, 0], -first * Z, curvatures
+            return base, -first * Z, curvatures
 
         return expansions
 
@@ -117,21 +118,23 @@ class ProbedRows(GroupedRows):
         E = self.groups.directions(h)
         C = len(E)
         j, k = np.tril_indices(C, -1)
-        pairs = E[j] + E[k]
-        tried = np.vstack([around(theta, E), theta + pairs, theta - pairs])
+        one_by_one = around(theta, E)
+        _, *two_at_once = around(theta, E[j] + E[k])
+        tried = np.vstack([one_by_one, two_at_once])
+        ends = np.cumsum([C, C, len(j)])
 
         def expansions(places):
             base, *moved = self.values_of(places, tried).T
-            ends = np.cumsum([C, C, len(j)])
             plus, minus, ahead, behind = np.split(moved - base, ends)
             lengths = self.groups.taken(h, places, fill=1.0).T
+            slopes = (plus - minus) / (2 * lengths)
             alone = plus + minus
             both = ahead + behind - alone[j] - alone[k]
             H = np.empty((C, C, len(places)))
             H[range(C), range(C)] = alone / lengths**2
             H[j, k] = both / (2 * lengths[j] * lengths[k])
             H[k, j] = H[j, k]
-            return (base, ((plus - minus) / (2 * lengths)).T, H.transpose(2, 0, 1))
+            return base, slopes.T, H.transpose(2, 0, 1)
 
         return expansions
 
@@ -142,9 +145,12 @@ class ProbedRows(GroupedRows):
         E = self.groups.directions(h)
         tried = around(theta, E)
         bend = np.zeros(len(theta))
-        for places in parts(np.flatnonzero(self.weights), len(tried)):
+        present = np.flatnonzero(self.weights)
+        for places in parts(present, len(tried)):
             base, *moved = self.values_of(places, tried).T
             plus, minus = np.split(moved - base, 2)
-            by_group = self.groups.summed((plus + minus).T, places, self.weights[places])
+            bends = (plus + minus).T
+            by_group = self.groups.summed(bends, places, self.weights[places])
             bend += self.groups.scattered(by_group)
-        return np.minimum(h, WIDTH * h / np.sqrt(np.maximum(np.abs(bend), 1e-300)))
+        curvature = np.maximum(np.abs(bend), 1e-300)
+        return np.minimum(h, WIDTH * h / np.sqrt(curvature))
