@@ -51,15 +51,18 @@ class Likelihood:
     def columns(self, X):
         """Rows of X as the methods take them: for a function integers stay integers."""
         X = np.asarray(X)
-        return X if X.dtype.kind == "i" else X.astype(float, copy=False)
+        if X.dtype.kind == "i":
+            return X
+        return X.astype(float, copy=False)
 
     def values(self, theta, X, y):
         """Log-likelihoods, shape (rows, K), at parameters of shape (K, p)."""
         k = len(X)
-        n_asked = max(LEAST_ROWS, 1 << (k - 1).bit_length())
+        power = 1 << (k - 1).bit_length()
+        n_asked = max(LEAST_ROWS, power)
         # The last row fills the rest.
         asked = np.minimum(np.arange(n_asked), k - 1)
-        sides = [X[asked]] if y is None else [X[asked], y[asked]]
+        sides = [side[asked] for side in (X, y) if side is not None]
         out = as_array(self.function(theta, *sides))
         if out.shape != (len(theta), n_asked) or out.dtype != np.float64:
             raise ValueError(
@@ -79,7 +82,8 @@ class Likelihood:
         values = self.values(theta, X, y)
         ones = np.ones(len(values))
         first = values[:, :1]
-        return np.column_stack([ones, first, values[:, 1:] - first])
+        differences = values[:, 1:] - first
+        return np.column_stack([ones, first, differences])
 
     def higher_orders(self, theta, X, y):
         """Root mean squares of the rows' third- and fourth-order terms, shape (rows,).
@@ -96,12 +100,14 @@ class Likelihood:
         even = (ahead + behind) / 2 - 2 * (ahead_half + behind_half)
         # Slopes and curvatures cancel; of the other terms three quarters are left.
         squares = (odd**2 + even**2) * 16 / 9
-        return np.sqrt(np.where(np.isfinite(squares), squares, 0.0).mean(1))
+        squares[~np.isfinite(squares)] = 0.0
+        return np.sqrt(squares.mean(1))
 
     def moved_together(self, theta, X, y):
         """In how many rows two parameters act together near some (p,), shape (p, p)."""
         lengths = 1e-3 * np.maximum(1.0, np.abs(theta))
-        tried = np.vstack([theta, theta + np.diag(lengths)])
+        moved = theta + np.diag(lengths)
+        tried = np.vstack([theta, moved])
         values = self.values(tried, X, y)
         moves = values[:, 1:] != values[:, :1]
         moved = moves.astype(np.float32)
@@ -171,7 +177,8 @@ class ProblemLikelihood(Likelihood):
                 f"{name} must hold the classes {self.classes}, got {unknown[:3].tolist()} besides."
             )
         beside_all = np.concatenate([self.classes, y])
-        return self.problem.encode(beside_all)[len(self.classes) :]
+        encoded = self.problem.encode(beside_all)
+        return encoded[len(self.classes) :]
 
     def _asked(self, method, shape, theta, X, y, *weights):
         """What a method of the problem gives at parameters (p,), of this shape."""
@@ -191,17 +198,18 @@ class ProblemLikelihood(Likelihood):
 
     def values(self, theta, X, y):
         """As `Likelihood.values`."""
+        shape = (len(X),)
         # Impossible parameters have losses that are not finite.
         with np.errstate(all="ignore"):
-            losses = [self._asked("losses", (len(X),), one, X, y) for one in theta]
+            losses = [self._asked("losses", shape, one, X, y) for one in theta]
         return -np.column_stack(losses)
 
     def start(self, rows):
         """As `Likelihood.start`; the problem says where, and sees a sample of the rows."""
         places = evenly(np.flatnonzero(rows.weights), START_ROWS)
-        X = np.asarray(rows.blocks.take(places).X, float)
+        some = rows.blocks.take(places)
         y = None if rows.y is None else rows.y[places]
-        return self.problem.start(X, y)
+        return self.problem.start(np.asarray(some.X, float), y)
 
     def _gradients(self, theta, X, y):
         shape = (len(X), len(theta))
@@ -224,14 +232,15 @@ class ProblemLikelihood(Likelihood):
 
     def expansion(self, theta, X, y, w):
         """The expansion of the weighted sum at parameters of shape (p,), shape (1 + p, 1 + p)."""
-        value = w @ self.values(theta[None], X, y)[:, 0]
+        value = self.sums(theta[None], X, y, w)[0]
         slope = w @ self._gradients(theta, X, y)
-        H = self._hessian(theta, X, y, w) - self.penalty(theta, X, y)
-        return bordered(value, slope, H)
+        penalised = self._hessian(theta, X, y, w)
+        return bordered(value, slope, penalised - self.penalty(theta, X, y))
 
     def slopes(self, theta, X, y, w):
         """Slopes of the weighted sum at parameters of shape (K, p), shape (K, p)."""
-        return np.array([w @ self._gradients(one, X, y) for one in theta])
+        gradients = (self._gradients(one, X, y) for one in theta)
+        return np.array([w @ of_rows for of_rows in gradients])
 
     def gradients_at(self, thetas, X, y):
         """Gradients at each of some parameters (J, p): J p + 1 equations."""
@@ -334,23 +343,24 @@ class LinearLikelihood(ProblemLikelihood):
         """As `Likelihood.inner`."""
         if self.shift is None:
             return theta
-        theta = self._by_output(theta)
-        theta[:, :, -1] += theta[:, :, :-1] @ self.shift
-        theta[:, :, :-1] = self._mirrored(theta[:, :, :-1])
-        return theta.reshape(len(theta), -1)
+        columns, intercepts = self._parted(theta)
+        intercepts = intercepts + columns @ self.shift
+        return _joined(self._mirrored(columns), intercepts)
 
     def outer(self, theta):
         """As `Likelihood.outer`."""
         if self.shift is None:
             return theta
-        theta = self._by_output(theta)
-        theta[:, :, :-1] = self._mirrored(theta[:, :, :-1])
-        theta[:, :, -1] -= theta[:, :, :-1] @ self.shift
-        return theta.reshape(len(theta), -1)
+        columns, intercepts = self._parted(theta)
+        columns = self._mirrored(columns)
+        intercepts = intercepts - columns @ self.shift
+        return _joined(columns, intercepts)
 
-    def _by_output(self, theta):
-        theta = np.array(theta)
-        return theta.reshape(len(theta), self.n_outputs, -1)
+    def _parted(self, theta):
+        """Of parameters (K, p) the coefficients (K, outputs, d) and the intercepts (K, outputs)."""
+        shape = (len(theta), self.n_outputs, -1)
+        by_output = np.reshape(theta, shape)
+        return by_output[..., :-1], by_output[..., -1]
 
     def _mirrored(self, columns):
         if self.mirror is None:
@@ -365,10 +375,12 @@ class LinearLikelihood(ProblemLikelihood):
     def design(self, X):
         """Rows of X, its columns moved, with a column of ones for the intercept."""
         if sparse.issparse(X):
-            ones = np.ones((X.shape[0], int(self.problem.fit_intercept)))
-            return sparse.hstack([X, sparse.csr_array(ones)], format="csr")
-        moved = X if self.shift is None else self._mirrored(X - self.shift)
-        return self.linear.design(moved)
+            n_ones = int(self.problem.fit_intercept)
+            ones = sparse.csr_array(np.ones((X.shape[0], n_ones)))
+            return sparse.hstack([X, ones], format="csr")
+        if self.shift is not None:
+            X = self._mirrored(X - self.shift)
+        return self.linear.design(X)
 
     def moved_together(self, theta, X, y):
         """As `Likelihood.moved_together`: where neither column is zero, before columns are
@@ -382,25 +394,28 @@ class LinearLikelihood(ProblemLikelihood):
         (rows, outputs)."""
         n_sets = eta.shape[1] // self.n_outputs
         each = eta.reshape(-1, self.n_outputs)
-        losses = self.link.loss(each, np.repeat(Y, n_sets, axis=0))
-        loss = losses.reshape(-1, n_sets)
+        targets = np.repeat(Y, n_sets, axis=0)
+        loss = self.link.loss(each, targets).reshape(-1, n_sets)
         return -loss - gammaln(Y + 1) if self.counts else -loss
 
     def values(self, theta, X, y):
         """Log-likelihoods, shape (rows, K), at parameters of shape (K, p); y holds encoded
         targets."""
-        p = len(self.linear.penalised(X.shape[1]))
-        if theta.shape[1] not in (p, p + self.squares):
+        d = X.shape[1]
+        p = len(self.linear.penalised(d))
+        has_noise = theta.shape[1] == p + self.squares
+        if theta.shape[1] != p and not has_noise:
             raise ValueError(
                 f"draws must hold {p} coefficients, intercepts after them, got shape {theta.shape}."
             )
-        eta = self.linear.predictors(theta[:, :p], self.design(X))
-        value = self.at(eta, y)
+        A = self.design(X)
+        value = self.at(self.linear.predictors(theta[:, :p], A), y)
         if theta.shape[1] == p:
             return value
         log_noise = theta[:, -1]
         precision = np.exp(-2 * log_noise)
-        return value * precision - log_noise - 0.5 * np.log(2 * np.pi)
+        constant = 0.5 * np.log(2 * np.pi)
+        return value * precision - log_noise - constant
 
     def derivatives(self, theta, X, y):
         """At parameters (p,): rows of the design, linear predictors, and derivatives of the losses
@@ -425,19 +440,25 @@ class LinearLikelihood(ProblemLikelihood):
     def slopes(self, theta, X, y, w):
         """As `ProblemLikelihood.slopes`."""
         A = self.design(X)
-        weighted = w[:, None] * self._residuals(self.linear.predictors(theta, A), y)
-        return (weighted.T @ A).reshape(len(theta), -1)
+        eta = self.linear.predictors(theta, A)
+        weighted = w[:, None] * self._residuals(eta, y)
+        sums = weighted.T @ A
+        return sums.reshape(len(theta), -1)
 
     def _residuals(self, eta, y):
         """Slopes of the log-likelihoods by linear predictors (rows, K outputs), of that shape."""
-        mean = self.link.mean(eta.reshape(-1, self.n_outputs))
-        slopes = y[:, None] - mean.reshape(len(y), -1, self.n_outputs)
+        each = eta.reshape(-1, self.n_outputs)
+        mean = self.link.mean(each)
+        by_set = mean.reshape(len(y), -1, self.n_outputs)
+        slopes = y[:, None] - by_set
         return slopes.reshape(eta.shape)
 
     def longest(self, root, X, y):
         """Largest length of a row of the design, in the metric of a Cholesky factor."""
-        whitened = solve_triangular(root, self.design(X).T, lower=True)
-        return np.sqrt((whitened**2).sum(0).max())
+        A = self.design(X)
+        whitened = solve_triangular(root, A.T, lower=True)
+        squares = (whitened**2).sum(0)
+        return np.sqrt(squares.max())
 
     def _gradients(self, theta, X, y):
         A, _, first, _ = self.derivatives(theta, X, y)
@@ -446,8 +467,9 @@ class LinearLikelihood(ProblemLikelihood):
     def gradients_at(self, thetas, X, y):
         """As `ProblemLikelihood.gradients_at`."""
         A = self.design(X)
-        slopes = self._residuals(self.linear.predictors(thetas, A), y)
-        return Products(np.ones((len(A), 1)), slopes, A)
+        eta = self.linear.predictors(thetas, A)
+        ones = np.ones((len(A), 1))
+        return Products(ones, self._residuals(eta, y), A)
 
     def tangents_at(self, thetas, X, y):
         """Log-likelihoods and their gradients at each of some parameters (J, p), the targets, and
@@ -459,8 +481,11 @@ class LinearLikelihood(ProblemLikelihood):
         A = self.design(X)
         eta = self.linear.predictors(thetas, A)
         ones = np.ones(len(A))
-        most = xlogy(y, y).sum(1) if self.counts else 0 * ones
-        columns = np.column_stack([ones, y, most, self.at(eta, y)])
+        most = 0 * ones
+        if self.counts:
+            most = xlogy(y, y).sum(1)
+        values = self.at(eta, y)
+        columns = np.column_stack([ones, y, most, values])
         return Products(columns, self._residuals(eta, y), A)
 
     def n_tangents(self, thetas):
@@ -472,7 +497,9 @@ class LinearLikelihood(ProblemLikelihood):
         squares sees."""
         j, k = np.tril_indices(X.shape[1] + 2)
         ones = np.ones(len(X))
-        Z = np.column_stack([ones, X - self.center, y - self.center_y])
+        moved = X - self.center
+        moved_y = y - self.center_y
+        Z = np.column_stack([ones, moved, moved_y])
         return Z[:, j] * Z[:, k]
 
     def expansion_at(self, mode, pairs, theta, X, y):
@@ -484,9 +511,17 @@ class LinearLikelihood(ProblemLikelihood):
         base = self.at(eta, y)
         foreseen = (first + 0.5 * second * move) * move
         rest = self.at(eta + move, y) - base + foreseen
+        slopes = first * A
         curvatures = second * A[:, j] * A[:, k]
         ones = np.ones(len(A))
-        return np.column_stack([ones, base, first * A, curvatures, rest])
+        return np.column_stack([ones, base, slopes, curvatures, rest])
+
+
+def _joined(columns, intercepts):
+    """Parameters (K, p) of their coefficients and intercepts by output."""
+    last = intercepts[..., None]
+    joined = np.concatenate([columns, last], axis=-1)
+    return joined.reshape(len(joined), -1)
 
 
 def with_noise(model):
