@@ -29,15 +29,18 @@ def from_numpyro(
 
     Parameters
     ----------
-    model : function with NumPyro's primitives
-    args, kwargs : its arguments, on all rows; arrays, or dicts and tuples of arrays
-    size, tol, remainder, random_state : of `MatchedCoreset`; an argument of the model that has such
-        a name goes by position
+    model : callable
+        A function with NumPyro's primitives.
+    *args, **kwargs : array, or dict and tuple of arrays
+        Its arguments, on all rows.
+    size, tol, remainder, random_state : options of MatchedCoreset
+        An argument of the model that has such a name goes by position.
 
     Returns
     -------
-    `ModelRows`: sample ``NUTS(rows.model_)`` on ``*rows.args_, **rows.kwargs_``, then print
-        ``rows.check(mcmc)``
+    ModelRows
+        Sample ``NUTS(rows.model_)`` on ``*rows.args_, **rows.kwargs_``, then print
+        ``rows.check(mcmc)``.
 
     Raises
     ------
@@ -90,12 +93,15 @@ def from_pymc(
 
     Parameters
     ----------
-    model : pymc.Model, with all of its data
-    size, tol, remainder, random_state : of `MatchedCoreset`
+    model : pymc.Model
+        With all of its data.
+    size, tol, remainder, random_state : options of MatchedCoreset
+        As there.
 
     Returns
     -------
-    `ModelRows`: sample ``rows.model_``, then print ``rows.check(idata)``
+    ModelRows
+        Sample ``rows.model_``, then print ``rows.check(idata)``.
 
     Raises
     ------
@@ -125,15 +131,18 @@ def from_log_lik(log_lik: Any, *, size: int = 500) -> LogLikRows:
 
     Parameters
     ----------
-    log_lik : log-likelihoods by row at draws near the posterior (of Pathfinder, or of a short
-        chain), shape (draws, n) or (chains, draws, n), as ``fit.stan_variable("log_lik")`` gives
-        them; or ArviZ's InferenceData or DataTree with the group `log_likelihood`
-    size : most rows; one more than the draws that are matched, which are spread over those given
+    log_lik : array of shape (draws, n) or (chains, draws, n), InferenceData or DataTree
+        Log-likelihoods by row at draws near the posterior (of Pathfinder, or of a short chain), as
+        ``fit.stan_variable("log_lik")`` gives them; of ArviZ's containers the group
+        `log_likelihood`.
+    size : int, default=500
+        Most rows; one more than the draws that are matched, which are spread over those given.
 
     Returns
     -------
-    `LogLikRows`: `indices_` and `weights_` for the data block of the model on the few rows, and
-        ``check(log_lik)`` of all rows at the draws that it made
+    LogLikRows
+        `indices_` and `weights_` for the data block of the model on the few rows, and
+        ``check(log_lik)`` of all rows at the draws that it made.
 
     Raises
     ------

@@ -74,24 +74,33 @@ class DrawsReport:
     prior check again; for another likelihood choose again. Tails beyond about three deviations are
     unchecked.
 
-    Attributes
+    Parameters
     ----------
-    verdict : "use the draws", "use the weights", "make more draws" or "refuse"
-    kl : about the divergence between the posteriors, in nats: half the variance of the log weights,
-        or the entropy that the weights lack, whichever is more
-    variance : of the log weights
-    mean : of the log weights, which counts the constant: log-likelihood of all rows less that of
-        the handful, in nats
-    n_effective : of the draws, after weighting, had they been independent
-    n_draws : how many
-    pareto_k : shape of the weights' tail (Vehtari, Simpson, Gelman, Yao and Gabry 2024), -inf if
-        they are equal, inf if fewer than five stand out from the others; no certificate alone
-    weights : float array, shape (n_draws,), importance weights that add up to one; NaN where a log
-        weight is NaN or inf
-    stein : whether these are draws of the posterior on the rows
-        (`handful.matching.stein.SteinTest`): the largest `z`, its `p_value`, and `n_independent`,
-        so many independent draws would tell as much; None if not tested
-    why : str, why they were not tested
+    verdict : {"use the draws", "use the weights", "make more draws", "refuse"}
+        What to do.
+    kl : float
+        About the divergence between the posteriors, in nats: half the variance of the log weights,
+        or the entropy that the weights lack, whichever is more.
+    variance : float
+        Of the log weights.
+    mean : float
+        Of the log weights, which counts the constant: log-likelihood of all rows less that of the
+        handful, in nats.
+    n_effective : float
+        How many of the draws count after weighting, had they been independent.
+    n_draws : int
+        How many draws there are.
+    pareto_k : float
+        Shape of the weights' tail (Vehtari, Simpson, Gelman, Yao and Gabry 2024), -inf if they are
+        equal, inf if fewer than five stand out from the others; no certificate alone.
+    weights : array of shape (n_draws,)
+        Importance weights that add up to one; NaN where a log weight is NaN or inf.
+    stein : SteinTest or None, default=None
+        Whether these are draws of the posterior on the rows (`handful.matching.stein.SteinTest`):
+        the largest `z`, its `p_value`, and `n_independent`, so many independent draws would tell as
+        much; None if not tested.
+    why : str, default=""
+        Why they were not tested.
     """
 
     verdict: str
@@ -171,7 +180,13 @@ def check_log_weights(log_weights):
 
     Parameters
     ----------
-    log_weights : array, shape (S,) or (chains, S), in nats; in any order
+    log_weights : array of shape (S,) or (chains, S)
+        In nats, in any order.
+
+    Returns
+    -------
+    DrawsReport
+        Print it.
 
     Raises
     ------

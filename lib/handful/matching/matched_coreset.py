@@ -156,35 +156,43 @@ class MatchedCoreset(Selector):
 
     Parameters
     ----------
-    problem : what will be trained or sampled: `Logistic` (binary or multinomial, the default),
-        `LeastSquares`, `Poisson` or another `Problem`, whose losses are then log-likelihoods with a
-        minus, in nats; or a function of parameters (K, p), X (k, d) and y (k,), or of
-        the first two where there is no y, that gives log-likelihoods (K, k) in float64 as a numpy,
-        torch or JAX array; -inf or NaN where the parameters are impossible. It gets integers where
-        all of X are, and y of shape (k, columns) where y has several, such as a time and an event
-    at : "path", "posterior" or an array, see above
-    size : most rows; None takes what the equations need: for "posterior" two for each of its p (p +
+    problem : Problem or callable, default=Logistic()
+        What will be trained or sampled: `Logistic` (binary or multinomial), `LeastSquares`,
+        `Poisson` or another `Problem`, whose losses are then log-likelihoods with a minus, in nats;
+        or a function of parameters (K, p), X (k, d) and y (k,), or of the first two where there is
+        no y, that gives log-likelihoods (K, k) in float64 as a numpy, torch or JAX array; -inf or
+        NaN where the parameters are impossible. It gets integers where all of X are, and y of shape
+        (k, columns) where y has several, such as a time and an event.
+    at : {"path", "posterior"} or array of shape (K, p), default="path"
+        Which sums are kept, see above.
+    size : int or None, default=None
+        Most rows; None takes what the equations need: for "posterior" two for each of its p (p +
         3) / 2 first- and second-order terms (fewer where columns never occur together), and more
         until `kl_` is at most `tol`. Fewer rows than terms, or than parameters in the array, come
-        as near as matching pursuit finds; the path refuses them
-    folds : for "path" of linear problems: into how many folds the rows are drawn, each with its
-        share of each class; or the fold of each row, shape (n,), for groups for example: any
-        labels, or integers of which -1 is in no test set. None keeps sums of all rows together
-    penalties : for "path"; a tenth of the problem's `l2`, this, and ten times this by default. With
-        `folds` the range that is tuned goes from the least to the largest of them, from a hundredth
-        of `l2` to ten times this by default; L1 penalties are matched over all that leave a
-        coefficient
-    prior : for "posterior": deviation of a Gaussian prior of mean zero on each parameter, a number
-        or shape (p,), the intercept's too; or a function of parameters (K, p) that gives log
-        densities (K,)
-    remainder : for "posterior" with more than about a hundred parameters, whose products no few
-        rows keep: "quadratic" draws rows by the size of their terms of higher order, and `form_`
-        adds what they lack of slope and curvature. Whoever samples adds `form_` to the log density
-    start : shape (p,) or (S, p), where the search for modes starts; a function as `problem` needs
-        it, a `Problem` of your own says by its `start` what it is by default
-    tol : largest `kl_`, in nats, at which more draws are not asked for; with `folds` ten times the
-        largest `curve_error_`, above which more models are matched while the rows pay
-    random_state : int, Generator or None; draws the parameters
+        as near as matching pursuit finds; the path refuses them.
+    folds : int, array of shape (n,) or None, default=None
+        For "path" of linear problems: into how many folds the rows are drawn, each with its share
+        of each class; or the fold of each row, for groups for example: any labels, or integers of
+        which -1 is in no test set. None keeps sums of all rows together.
+    penalties : array or None, default=None
+        For "path"; a tenth of the problem's `l2`, this, and ten times this by default. With `folds`
+        the range that is tuned goes from the least to the largest of them, from a hundredth of `l2`
+        to ten times this by default; L1 penalties are matched over all that leave a coefficient.
+    prior : float, array of shape (p,) or callable, default=1.0
+        For "posterior": deviation of a Gaussian prior of mean zero on each parameter, the
+        intercept's too; or a function of parameters (K, p) that gives log densities (K,).
+    remainder : {"quadratic"} or None, default=None
+        For "posterior" with more than about a hundred parameters, whose products no few rows keep:
+        "quadratic" draws rows by the size of their terms of higher order, and `form_` adds what
+        they lack of slope and curvature. Whoever samples adds `form_` to the log density.
+    start : array of shape (p,) or (S, p), or None, default=None
+        Where the search for modes starts; a function as `problem` needs it, a `Problem` of your own
+        says by its `start` what it is by default.
+    tol : float, default=1e-3
+        Largest `kl_`, in nats, at which more draws are not asked for; with `folds` ten times the
+        largest `curve_error_`, above which more models are matched while the rows pay.
+    random_state : int, Generator, RandomState or None, default=None
+        Draws the parameters.
 
     Attributes
     ----------
