@@ -51,7 +51,8 @@ class GroupMatch:
         k = len(places)
         b = len(self.groups.shared)
         base, slopes, curvatures = self.expansions(places)
-        draws = np.vstack([self.common, self.local[:n_draws]])
+        local = self.local[:n_draws]
+        draws = np.vstack([self.common, local])
         rest = self._remainders(places, draws, base, slopes, curvatures)
         i, j = np.tril_indices(b)
         common = [
@@ -60,7 +61,8 @@ class GroupMatch:
             curvatures[:, i, j],
             rest[:, :BATCH_DRAWS],
         ]
-        i, j = np.tril_indices(slopes.shape[1] - b)
+        m = slopes.shape[1] - b
+        i, j = np.tril_indices(m)
         across = curvatures[:, b:, :b]
         own = [
             np.ones((k, 1)),
@@ -72,7 +74,8 @@ class GroupMatch:
         own = np.hstack(own)
         # The slope by an indicator times a constant column is that by the indicator.
         _, distinct = np.unique(own, axis=1, return_index=True)
-        return own[:, np.sort(distinct)], np.hstack(common)
+        own = own[:, np.sort(distinct)]
+        return own, np.hstack(common)
 
     def _remainders(self, places, theta, base, slopes, curvatures):
         """What slope and curvature at the mode leave of the log-likelihoods of some rows at
@@ -80,11 +83,14 @@ class GroupMatch:
         found = self.rows.values_of(places, theta)
         found -= base[:, None]
         width = len(theta) * slopes.shape[1]
-        for part in parts(np.arange(len(places)), width):
-            moves = self.groups.taken(theta - self.mode, places[part], fill=0.0)
+        every = np.arange(len(places))
+        moved = theta - self.mode
+        for part in parts(every, width):
+            moves = self.groups.taken(moved, places[part], fill=0.0)
             bends = np.einsum("krc,rcd->krd", moves, curvatures[part])
             mean_slopes = slopes[part] + 0.5 * bends
-            found[part] -= (mean_slopes * moves).sum(2).T
+            foreseen = (mean_slopes * moves).sum(2)
+            found[part] -= foreseen.T
         return found
 
     def n_equations(self, n_draws):
@@ -93,7 +99,8 @@ class GroupMatch:
         inside = present[self.groups.of_row[present] >= 0]
         if not len(inside):
             inside = present
-        own, common = self.equations(evenly(inside, SEEN), n_draws)
+        some = evenly(inside, SEEN)
+        own, common = self.equations(some, n_draws)
         return own.shape[1], common.shape[1]
 
     def match(self, n_draws):
@@ -101,7 +108,8 @@ class GroupMatch:
         groups at so many draws."""
         self.n_matched = 0
         kept, batches = self._batches(n_draws)
-        found = [(kept, self.rows.weights[kept], 0.0)]
+        of_kept = self.rows.weights[kept]
+        found = [(kept, of_kept, 0.0)]
         for members in batches:
             found.append(self._recombined(members, n_draws))
         places, weights, residuals = zip(*found)
@@ -126,7 +134,9 @@ class GroupMatch:
         large = [rows for rows in members if len(rows) > most_kept]
         wanted = np.clip(OWN_SHARE * n_common, LEAST_EQUATIONS, MOST_EQUATIONS)
         n_groups = max(1, int(wanted) // n_own)
-        batches = [large[start : start + n_groups] for start in range(0, len(large), n_groups)]
+        batches = []
+        for start in range(0, len(large), n_groups):
+            batches.append(large[start : start + n_groups])
         if len(without):
             batches.append([without])
         return np.concatenate([order[:0], *kept]), batches
@@ -142,11 +152,13 @@ class GroupMatch:
         self.n_matched += n_groups * n_own + common.shape[1]
 
         def features(rows):
-            of_groups = np.zeros((len(rows), n_groups, n_own))
-            of_groups[np.arange(len(rows)), group[rows]] = own[rows]
-            of_groups = of_groups.reshape(len(rows), -1)
+            k = len(rows)
+            of_groups = np.zeros((k, n_groups, n_own))
+            of_groups[np.arange(k), group[rows]] = own[rows]
+            of_groups = of_groups.reshape(k, -1)
             return np.hstack([of_groups, common[rows]])
 
         weights = self.rows.weights[places]
-        chosen, found, residual = recombine(features, len(places), weights)
+        n = len(places)
+        chosen, found, residual = recombine(features, n, weights)
         return places[chosen], found, residual

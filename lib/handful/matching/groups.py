@@ -48,7 +48,8 @@ class Groups:
         """About how many sums would be kept, without remainders."""
         b = len(self.shared)
         m = self.widths
-        of_groups = 2 + m + m * (m + 1) // 2 + m * b
+        products = m * (m + 1) // 2 + m * b
+        of_groups = 2 + m + products
         of_shared = b * (b + 3) // 2
         return int(of_groups.sum()) + of_shared
 
@@ -65,7 +66,8 @@ class Groups:
         """The parameters of the rows of each group, the shared ones first, shape (groups + 1, C);
         the last are those of rows without a group. -1 stands where there is none."""
         b = len(self.shared)
-        found = np.full((len(self.own) + 1, self.width), -1)
+        n_groups = len(self.own)
+        found = np.full((n_groups + 1, self.width), -1)
         found[:, :b] = self.shared
         for row, columns in zip(found, self.own):
             row[b : b + len(columns)] = columns
@@ -115,15 +117,19 @@ class Groups:
     def scattered(self, values):
         """Sums by group, shape (groups + 1, C), as those of each parameter, shape (p,)."""
         has = self.columns >= 0
-        return np.bincount(self.columns[has], values[has], self.n_parameters)
+        columns = self.columns[has]
+        return np.bincount(columns, values[has], self.n_parameters)
 
     def crossed(self, values):
         """Sums by group, shape (groups + 1, C, C), as a sparse matrix (p, p)."""
-        i = np.broadcast_to(self.columns[:, :, None], values.shape)
-        j = np.broadcast_to(self.columns[:, None, :], values.shape)
+        rows = self.columns[:, :, None]
+        columns = self.columns[:, None, :]
+        i = np.broadcast_to(rows, values.shape)
+        j = np.broadcast_to(columns, values.shape)
         has = (i >= 0) & (j >= 0)
         p = self.n_parameters
-        entries = (values[has], (i[has], j[has]))
+        places = (i[has], j[has])
+        entries = (values[has], places)
         return sparse.csr_array(entries, shape=(p, p))
 
 
@@ -152,9 +158,11 @@ def n_terms_of(pattern):
 def _linked(pattern, shared):
     """The `Groups` that are left when these columns are shared."""
     n, p = pattern.shape
-    rest = np.setdiff1d(np.arange(p), shared)
+    every = np.arange(p)
+    rest = np.setdiff1d(every, shared)
     few = pattern[:, rest].tocsr()
-    graph = sparse.block_array([[None, few], [few.T, None]], format="csr")
+    blocks = [[None, few], [few.T, None]]
+    graph = sparse.block_array(blocks, format="csr")
     _, label = connected_components(graph, directed=False)
     of_rows, of_columns = np.split(label, [n])
     has = np.diff(few.indptr) > 0
@@ -165,5 +173,6 @@ def _linked(pattern, shared):
     sorted_labels = of_columns[order]
     starts = np.searchsorted(sorted_labels, names)
     ends = np.searchsorted(sorted_labels, names, side="right")
-    own = [rest[order[start:end]] for start, end in zip(starts, ends)]
+    columns = rest[order]
+    own = [columns[start:end] for start, end in zip(starts, ends)]
     return Groups(shared, of_row, own, p)

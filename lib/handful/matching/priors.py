@@ -29,13 +29,16 @@ class Prior:
 
     def slopes(self, theta):
         """Slopes at parameters (K, p), shape (K, p)."""
-        return self.slopes_along(theta, np.eye(theta.shape[1]))
+        p = theta.shape[1]
+        return self.slopes_along(theta, np.eye(p))
 
     def slope_and_curvature(self, theta):
         """At parameters (p,): shape (p,), and a sparse matrix (p, p) of minus the second
         derivatives."""
         expansion = self.expansion(theta)
-        return expansion[0, 1:], sparse.csc_array(expansion[1:, 1:])
+        slope = expansion[0, 1:]
+        curvature = expansion[1:, 1:]
+        return slope, sparse.csc_array(curvature)
 
 
 class GaussianPrior(Prior):
@@ -58,7 +61,8 @@ class GaussianPrior(Prior):
 
     def expansion(self, theta):
         """As `Prior.expansion`."""
-        to_outer = self.outer(np.eye(len(self.precision)))
+        p = len(self.precision)
+        to_outer = self.outer(np.eye(p))
         theta = theta[None]
         pull = self.precision * self.outer(theta)[0]
         curvature = (to_outer * self.precision) @ to_outer.T
@@ -78,7 +82,8 @@ class GaussianPrior(Prior):
     def slope_and_curvature(self, theta):
         """As `Prior.slope_and_curvature`."""
         if self.is_diagonal:
-            return -self.precision * theta, sparse.diags_array(self.precision, format="csc")
+            curvature = sparse.diags_array(self.precision, format="csc")
+            return -self.precision * theta, curvature
         return super().slope_and_curvature(theta)
 
 
@@ -106,7 +111,8 @@ class FunctionPrior(Prior):
                 f"the prior of {p} parameters must be deviations, or that of a model of NumPyro or "
                 f"PyMC: of a function no more than {MOST_BY_DIFFERENCES} are curved by differences."
             )
-        return differences(self, np.argwhere(np.tri(p)))(theta)
+        every_pair = np.argwhere(np.tri(p))
+        return differences(self, every_pair)(theta)
 
     def slopes_along(self, theta, directions):
         """As `Prior.slopes_along`, by differences."""

@@ -86,7 +86,8 @@ class QuadraticForm:
         bounded = np.sign(z) * REACH * left
         is_bounded = (self.bends > 0) & (size > REACH)
         half = np.where(is_bounded, bounded, z)
-        return self.slope + (half * self.bends) @ self.directions.T
+        bent = (half * self.bends) @ self.directions.T
+        return self.slope + bent
 
     def expansion(self, theta):
         """At parameters (p,), as `handful.models.newton` says."""
@@ -94,7 +95,8 @@ class QuadraticForm:
         size = np.abs(z)
         is_bounded = (self.bends > 0) & (size > REACH)
         turned = np.where(size < 2 * REACH, -1.0, 0.0)
-        second = self.bends * np.where(is_bounded, turned, 1.0)
+        shares = np.where(is_bounded, turned, 1.0)
+        second = self.bends * shares
         hessian = (self.directions * second) @ self.directions.T
         slope = self.slopes(theta[None])[0]
         return bordered(self(theta), slope, -hessian)
@@ -105,7 +107,8 @@ class QuadraticForm:
         L = linear(np.eye(len(self.center)))
         center = np.linalg.solve(L.T, self.center)
         slope = L @ self.slope
-        return QuadraticForm(center, self.constant, slope, L @ self.directions, self.bends)
+        directions = L @ self.directions
+        return QuadraticForm(center, self.constant, slope, directions, self.bends)
 
 
 class FormMatch:
@@ -134,8 +137,8 @@ class FormMatch:
         theta = self.gaussian.draws(N_HELD_OUT, rng)
         self.held = HeldOut.of(rows, prior, theta, self.gaussian.log_density)
         self.all_rows = self._best_form(rows, self.held.of_all)
-        z = rng.standard_normal((PROBES, len(self.center)))
-        probes = z @ self.root.T
+        shape = (PROBES, len(self.center))
+        probes = rng.standard_normal(shape) @ self.root.T
         _, *halves = around(self.center, probes / 2)
         probed = np.vstack([around(self.center, probes), halves])
         sizes = rows.over(np.concatenate, "higher_orders", probed)
@@ -144,7 +147,8 @@ class FormMatch:
     def _best_form(self, rows, values):
         """Of rows: the mean slope over the moves (p,), the curvature at the center (p, p), and what
         both leave of the log-likelihoods at the draws that are held out."""
-        slope = rows.slopes(self.center + self.moves).mean(0)
+        slopes = rows.slopes(self.center + self.moves)
+        slope = slopes.mean(0)
         curvature = rows.expansion(self.center)[1:, 1:]
         moves = self.held.theta - self.center
         squares = np.sum(moves @ curvature * moves, 1)
@@ -153,7 +157,8 @@ class FormMatch:
 
     def n_rows(self, tol):
         """About how many rows are within a divergence of `tol` nats."""
-        return NOT_LINEAR * self.sizes.sum() ** 2 / (2 * tol)
+        variance = NOT_LINEAR * self.sizes.sum() ** 2
+        return variance / (2 * tol)
 
     def match(self, m):
         """Numbers of m rows, ascending, their weights, the `QuadraticForm`, and the divergence:
@@ -170,15 +175,18 @@ class FormMatch:
         few_slope, few_curvature, few_rest = self._best_form(few, few_values)
         slope, curvature, rest = self.all_rows
         few_inner = self.root.T @ few_curvature @ self.root
-        most = (1 + MOST_BEND) / np.linalg.eigvalsh(few_inner)[-1]
+        steepest = np.linalg.eigvalsh(few_inner)[-1]
+        most = (1 + MOST_BEND) / steepest
         share = min(_share(rest, few_rest), most)
         missed = rest - share * few_rest
-        inner = share * few_inner - self.root.T @ curvature @ self.root
-        bends, axes = np.linalg.eigh(inner)
+        inner = self.root.T @ curvature @ self.root
+        bends, axes = np.linalg.eigh(share * few_inner - inner)
         directions = solve_triangular(self.root, axes, lower=True, trans="T")
+        slope = slope - share * few_slope
         constant = float(np.mean(missed))
-        form = QuadraticForm(self.center, constant, slope - share * few_slope, directions, bends)
-        return places, share * weights, form, float(np.var(missed) / 2)
+        form = QuadraticForm(self.center, constant, slope, directions, bends)
+        kl = float(np.var(missed) / 2)
+        return places, share * weights, form, kl
 
     def _chances(self, present, own, m):
         """Chances of the rows that count, which add up to m: most by size, a share alike."""
@@ -195,7 +203,8 @@ def systematic(chances, m, rng):
     order = rng.permutation(len(chances))
     edges = np.cumsum(chances[order])
     spacing = edges[-1] / m
-    teeth = (np.arange(m) + rng.random()) * spacing
+    offset = rng.random()
+    teeth = (np.arange(m) + offset) * spacing
     found = np.searchsorted(edges, teeth, side="right")
     found = np.minimum(found, len(chances) - 1)
     return np.unique(order[found])

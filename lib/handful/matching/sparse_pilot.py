@@ -74,7 +74,9 @@ class SparsePilot:
             w = self.rows.weights[places]
             slopes = slopes + groups.summed(first, places, w)
             curvatures = curvatures + groups.summed(second, places, w)
-        return slope + groups.scattered(slopes), (curvature - groups.crossed(curvatures)).tocsc()
+        slope = slope + groups.scattered(slopes)
+        curvature = curvature - groups.crossed(curvatures)
+        return slope, curvature.tocsc()
 
     def step(self, slope):
         """The covariance times a slope, shape (p,)."""
@@ -88,13 +90,16 @@ class SparsePilot:
 
     def draws(self, n, rng, inflation=1.0):
         """Parameters, shape (n, p)."""
-        noise = self.factor.root(rng.standard_normal((len(self.mode), n)))
-        return self.mode + inflation * self.factor.solve(noise).T
+        shape = (len(self.mode), n)
+        noise = self.factor.root(rng.standard_normal(shape))
+        moves = self.factor.solve(noise).T
+        return self.mode + inflation * moves
 
     def log_density(self, theta):
         """Of the Gaussian at parameters (K, p), up to a constant."""
         moves = theta - self.mode
-        return -0.5 * (moves * (self.curvature @ moves.T).T).sum(1)
+        bent = (self.curvature @ moves.T).T
+        return -0.5 * (moves * bent).sum(1)
 
 
 class _Ascent:
@@ -102,7 +107,9 @@ class _Ascent:
 
     def __init__(self, rows, prior, theta):
         self.asked = rows, prior, theta
-        self.value = (rows.sums(theta[None]) + prior(theta[None]))[0]
+        one = theta[None]
+        density = rows.sums(one) + prior(one)
+        self.value = density[0]
         self.last = 0.0
 
     def step(self):
@@ -146,12 +153,15 @@ class Factor:
         self.pivots = lu.U.diagonal()
         self.L = lu.L
         self.solve = lu.solve
-        symmetric = (lu.perm_r == lu.perm_c).all()
-        self.is_definite = bool(symmetric and (self.pivots > FLAT * self.pivots.max()).all())
+        is_symmetric = (lu.perm_r == lu.perm_c).all()
+        is_curved = self.pivots.min() > FLAT * self.pivots.max()
+        self.is_definite = bool(is_symmetric and is_curved)
 
     def root(self, z):
         """The root times z, shape (p, K): of independent noise, noise of this covariance."""
-        return (self.L @ (np.sqrt(self.pivots)[:, None] * z))[self.order]
+        lengths = np.sqrt(self.pivots)
+        found = self.L @ (lengths[:, None] * z)
+        return found[self.order]
 
 
 def factored(curvature):
@@ -162,7 +172,8 @@ def factored(curvature):
     for share in SHARES:
         # an error of SuperLU, where the matrix is exactly singular
         with suppress(RuntimeError):
-            found = Factor((curvature + share * sparse.diags_array(diagonal)).tocsc())
+            added = sparse.diags_array(share * diagonal)
+            found = Factor((curvature + added).tocsc())
             if found.is_definite:
                 return found, share == 0
     raise ConvergenceError(
