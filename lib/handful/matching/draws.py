@@ -46,7 +46,9 @@ def tested(few, theta, chains, prior, start):
     prior : as `find_pilot`, or for least squares with noise also without the noise
     start : shape (p,) or (1, p), near the mode, of a function; None starts at the mean of the draws
     """
-    is_wide = isinstance(few, SparseRows) or (theta.shape[1] > WIDE and not few.model.n_outputs)
+    p = theta.shape[1]
+    has_many = p > WIDE and not few.model.n_outputs
+    is_wide = has_many or isinstance(few, SparseRows)
     standardise = _scaled if is_wide else _whitened
     try:
         z, slopes, gap = standardise(few, theta, prior, start)
@@ -54,8 +56,9 @@ def tested(few, theta, chains, prior, start):
         return None, str(reason)
     if not np.isfinite(slopes).all():
         return None, "the density ends next to some of them"
-    of_chains = (chains, -1, theta.shape[1])
-    return stein_test(z.reshape(of_chains), slopes.reshape(of_chains), gap), ""
+    z = z.reshape(chains, -1, p)
+    slopes = slopes.reshape(chains, -1, p)
+    return stein_test(z, slopes, gap), ""
 
 
 class Untestable(Exception):
@@ -87,8 +90,9 @@ def _whitened(few, theta, prior, start):
     with np.errstate(all="ignore"):
         slopes = slopes_along(few, log_prior, theta, root)
         gap = _gap(few, log_prior, theta, mode)
-    z = solve_triangular(root, (theta - mode).T, lower=True).T
-    return z, slopes, gap
+    moves = (theta - mode).T
+    z = solve_triangular(root, moves, lower=True)
+    return z.T, slopes, gap
 
 
 def _scaled(few, theta, prior, mode):
@@ -131,7 +135,8 @@ def _keeps_its_digits(few, log_prior, mode, root):
     factor of the curvature is rounding: three classes whose columns lie at a million.
     """
     near = slopes_along(few, log_prior, mode + NEAR * root.T, root)
-    bend = (near - slopes_along(few, log_prior, mode, root)) / NEAR
+    here = slopes_along(few, log_prior, mode, root)
+    bend = (near - here) / NEAR
     off = np.abs(bend + np.eye(len(root)))
     return bool(off.max() < MOST_BEND)
 
@@ -141,18 +146,23 @@ def _target(few, theta, prior, start):
     prior."""
     model = few.model
     if not model.n_outputs:
-        return few, theta.mean(0) if start is None else start, prior
+        if start is None:
+            start = theta.mean(0)
+        return few, start, prior
     p = len(model.start(few))
     if theta.shape[1] == p:
         # A form is not concave everywhere: the search starts where it was made.
         start = None if few.form is None else start
         return few.moved("posterior"), start, prior
     at_zero = few.expansion(np.zeros(p))
-    best = np.linalg.lstsq(at_zero[1:, 1:], at_zero[0, 1:])[0]
+    slope = at_zero[0, 1:]
+    best = np.linalg.lstsq(at_zero[1:, 1:], slope)[0]
     squares = -2 * few.sums(best[None])[0]
     variance = max(squares / few.weights.sum(), 1e-300)
-    start = np.append(best, 0.5 * np.log(variance))
+    log_noise = 0.5 * np.log(variance)
+    start = np.append(best, log_noise)
     if not callable(prior) and np.size(prior) == p:
         prior = np.append(prior, FLAT)
-    noisy = LikelihoodSums(with_noise(model), few.blocks, few.y, few.weights)
+    with_log_noise = with_noise(model)
+    noisy = LikelihoodSums(with_log_noise, few.blocks, few.y, few.weights)
     return noisy, start, prior

@@ -62,9 +62,12 @@ class Likelihood:
         n_asked = max(LEAST_ROWS, power)
         # The last row fills the rest.
         asked = np.minimum(np.arange(n_asked), k - 1)
-        sides = [side[asked] for side in (X, y) if side is not None]
-        out = as_array(self.function(theta, *sides))
-        if out.shape != (len(theta), n_asked) or out.dtype != np.float64:
+        given = [theta, X[asked]]
+        if y is not None:
+            given.append(y[asked])
+        out = as_array(self.function(*given))
+        has_shape = out.shape == (len(theta), n_asked)
+        if not has_shape or out.dtype != np.float64:
             raise ValueError(
                 f"the log-likelihood must be float64 of shape (parameters, rows) = ({len(theta)}, "
                 f"{n_asked}), got {out.dtype} of shape {out.shape}; JAX needs "
@@ -94,10 +97,12 @@ class Likelihood:
             the center
         """
         values = self.values(theta, X, y)
-        moved = values[:, 1:] - values[:, :1]
-        ahead, behind, ahead_half, behind_half = np.split(moved, 4, axis=1)
+        here = values[:, :1]
+        changes = np.split(values[:, 1:] - here, 4, axis=1)
+        ahead, behind, ahead_half, behind_half = changes
         odd = (ahead - behind) / 2 - (ahead_half - behind_half)
-        even = (ahead + behind) / 2 - 2 * (ahead_half + behind_half)
+        of_halves = ahead_half + behind_half
+        even = (ahead + behind) / 2 - 2 * of_halves
         # Slopes and curvatures cancel; of the other terms three quarters are left.
         squares = (odd**2 + even**2) * 16 / 9
         squares[~np.isfinite(squares)] = 0.0
@@ -105,11 +110,13 @@ class Likelihood:
 
     def moved_together(self, theta, X, y):
         """In how many rows two parameters act together near some (p,), shape (p, p)."""
-        lengths = 1e-3 * np.maximum(1.0, np.abs(theta))
+        sizes = np.maximum(1.0, np.abs(theta))
+        lengths = 1e-3 * sizes
         moved = theta + np.diag(lengths)
         tried = np.vstack([theta, moved])
         values = self.values(tried, X, y)
-        moves = values[:, 1:] != values[:, :1]
+        here = values[:, :1]
+        moves = values[:, 1:] != here
         moved = moves.astype(np.float32)
         return (moved.T @ moved).astype(float)
 
@@ -184,7 +191,8 @@ class ProblemLikelihood(Likelihood):
         """What a method of the problem gives at parameters (p,), of this shape."""
         name = f"{type(self.problem).__name__}.{method}"
         try:
-            answer = getattr(self.problem, method)(theta, X, y, *weights)
+            asked = getattr(self.problem, method)
+            answer = asked(theta, X, y, *weights)
         except (ValueError, IndexError, TypeError) as error:
             targets = "no y" if y is None else f"y of {y.dtype}, shape {y.shape}"
             raise ValueError(
@@ -206,10 +214,12 @@ class ProblemLikelihood(Likelihood):
 
     def start(self, rows):
         """As `Likelihood.start`; the problem says where, and sees a sample of the rows."""
-        places = evenly(np.flatnonzero(rows.weights), START_ROWS)
+        present = np.flatnonzero(rows.weights)
+        places = evenly(present, START_ROWS)
         some = rows.blocks.take(places)
+        X = np.asarray(some.X, float)
         y = None if rows.y is None else rows.y[places]
-        return self.problem.start(np.asarray(some.X, float), y)
+        return self.problem.start(X, y)
 
     def _gradients(self, theta, X, y):
         shape = (len(X), len(theta))
@@ -228,19 +238,24 @@ class ProblemLikelihood(Likelihood):
             asked.problem = copy(self.problem)
             asked.problem.l2 = l2
         one_y = None if y is None else y[:1]
-        return asked._hessian(theta, X[:1], one_y, np.zeros(1))
+        no_weight = np.zeros(1)
+        return asked._hessian(theta, X[:1], one_y, no_weight)
 
     def expansion(self, theta, X, y, w):
         """The expansion of the weighted sum at parameters of shape (p,), shape (1 + p, 1 + p)."""
         value = self.sums(theta[None], X, y, w)[0]
         slope = w @ self._gradients(theta, X, y)
         penalised = self._hessian(theta, X, y, w)
-        return bordered(value, slope, penalised - self.penalty(theta, X, y))
+        H = penalised - self.penalty(theta, X, y)
+        return bordered(value, slope, H)
 
     def slopes(self, theta, X, y, w):
         """Slopes of the weighted sum at parameters of shape (K, p), shape (K, p)."""
-        gradients = (self._gradients(one, X, y) for one in theta)
-        return np.array([w @ of_rows for of_rows in gradients])
+        found = []
+        for one in theta:
+            gradients = self._gradients(one, X, y)
+            found.append(w @ gradients)
+        return np.array(found)
 
     def gradients_at(self, thetas, X, y):
         """Gradients at each of some parameters (J, p): J p + 1 equations."""
@@ -253,11 +268,12 @@ class ProblemLikelihood(Likelihood):
         central differences of gradients."""
         found = np.empty((len(X), len(pairs)))
         for i in np.unique(pairs[:, 0]):
+            length = STEP * max(1.0, abs(theta[i]))
             step = np.zeros(len(theta))
-            step[i] = STEP * max(1.0, abs(theta[i]))
+            step[i] = length
             ahead = self._gradients(theta + step, X, y)
             behind = self._gradients(theta - step, X, y)
-            slopes = (ahead - behind) / (2 * step[i])
+            slopes = (ahead - behind) / (2 * length)
             own = pairs[:, 0] == i
             partners = pairs[own, 1]
             found[:, own] = slopes[:, partners]
@@ -278,7 +294,8 @@ class ProblemLikelihood(Likelihood):
         counted = np.where(j == k, 0.5, 1.0)
         squares = counted * moves[:, j] * moves[:, k]
         foreseen = slopes @ moves.T + curvatures @ squares.T
-        rest = self.values(theta, X, y) - base - foreseen
+        values = self.values(theta, X, y)
+        rest = values - base - foreseen
         ones = np.ones(len(X))
         return np.column_stack([ones, base, slopes, curvatures, rest])
 
@@ -315,7 +332,8 @@ class LinearLikelihood(ProblemLikelihood):
 
     def moments(self, X, y, w):
         """Those of the columns of X and the target, see `handful.matching.moments`."""
-        return moments(np.column_stack([X, y]), w)
+        columns = np.column_stack([X, y])
+        return moments(columns, w)
 
     def move(self, center, *, moves_intercept, binds_intercept):
         """Take columns of X, and the target after them, about these values, shape (d + outputs,).
@@ -326,17 +344,18 @@ class LinearLikelihood(ProblemLikelihood):
         d = len(center) - self.n_outputs
         self.center = center[:d]
         self.center_y = center[d:]
-        if moves_intercept and self.problem.fit_intercept and self.center.any():
+        may_move = moves_intercept and self.problem.fit_intercept
+        if may_move and self.center.any():
             self.shift = self.center
             if not binds_intercept:
                 return
             # A prior of the intercept now binds the coefficients along the shift, as tightly as it
             # is long. One column gets that direction, by a reflection (Householder), so that what
             # it does to the others is not lost.
-            largest = np.argmax(np.abs(self.shift))
             mirror = self.shift.copy()
-            length = np.linalg.norm(self.shift)
-            mirror[largest] += np.copysign(length, self.shift[largest])
+            largest = np.argmax(np.abs(mirror))
+            length = np.linalg.norm(mirror)
+            mirror[largest] += np.copysign(length, mirror[largest])
             self.mirror = mirror / np.linalg.norm(mirror)
 
     def inner(self, theta):
@@ -360,7 +379,8 @@ class LinearLikelihood(ProblemLikelihood):
         """Of parameters (K, p) the coefficients (K, outputs, d) and the intercepts (K, outputs)."""
         shape = (len(theta), self.n_outputs, -1)
         by_output = np.reshape(theta, shape)
-        return by_output[..., :-1], by_output[..., -1]
+        intercepts = by_output[..., -1]
+        return by_output[..., :-1], intercepts
 
     def _mirrored(self, columns):
         if self.mirror is None:
@@ -370,14 +390,17 @@ class LinearLikelihood(ProblemLikelihood):
 
     def columns(self, X):
         """As `Likelihood.columns`; CSR matrices stay what they are, and are not moved."""
-        return X if sparse.issparse(X) else super().columns(X)
+        if sparse.issparse(X):
+            return X
+        return super().columns(X)
 
     def design(self, X):
         """Rows of X, its columns moved, with a column of ones for the intercept."""
         if sparse.issparse(X):
             n_ones = int(self.problem.fit_intercept)
-            ones = sparse.csr_array(np.ones((X.shape[0], n_ones)))
-            return sparse.hstack([X, ones], format="csr")
+            ones = np.ones((X.shape[0], n_ones))
+            columns = [X, sparse.csr_array(ones)]
+            return sparse.hstack(columns, format="csr")
         if self.shift is not None:
             X = self._mirrored(X - self.shift)
         return self.linear.design(X)
@@ -387,7 +410,8 @@ class LinearLikelihood(ProblemLikelihood):
         moved."""
         acts = self.linear.design(X) != 0
         together = acts.T.astype(float) @ acts
-        return np.tile(together, (self.n_outputs, self.n_outputs))
+        K = self.n_outputs
+        return np.tile(together, (K, K))
 
     def at(self, eta, Y):
         """Log-likelihoods, shape (rows, K), of linear predictors (rows, K outputs) and targets
@@ -395,8 +419,11 @@ class LinearLikelihood(ProblemLikelihood):
         n_sets = eta.shape[1] // self.n_outputs
         each = eta.reshape(-1, self.n_outputs)
         targets = np.repeat(Y, n_sets, axis=0)
-        loss = self.link.loss(each, targets).reshape(-1, n_sets)
-        return -loss - gammaln(Y + 1) if self.counts else -loss
+        losses = self.link.loss(each, targets)
+        loss = losses.reshape(-1, n_sets)
+        if self.counts:
+            return -loss - gammaln(Y + 1)
+        return -loss
 
     def values(self, theta, X, y):
         """Log-likelihoods, shape (rows, K), at parameters of shape (K, p); y holds encoded
@@ -409,7 +436,8 @@ class LinearLikelihood(ProblemLikelihood):
                 f"draws must hold {p} coefficients, intercepts after them, got shape {theta.shape}."
             )
         A = self.design(X)
-        value = self.at(self.linear.predictors(theta[:, :p], A), y)
+        eta = self.linear.predictors(theta[:, :p], A)
+        value = self.at(eta, y)
         if theta.shape[1] == p:
             return value
         log_noise = theta[:, -1]
@@ -431,7 +459,8 @@ class LinearLikelihood(ProblemLikelihood):
     def expansion(self, theta, X, y, w):
         """As `ProblemLikelihood.expansion`."""
         A, eta, first, second = self.derivatives(theta, X, y)
-        value = w @ self.at(eta, y)[:, 0]
+        values = self.at(eta, y)[:, 0]
+        value = w @ values
         weighted = first * w[:, None]
         slope = -(weighted.T @ A).ravel()
         H = self.linear.hessian(second, A, w)
@@ -441,16 +470,16 @@ class LinearLikelihood(ProblemLikelihood):
         """As `ProblemLikelihood.slopes`."""
         A = self.design(X)
         eta = self.linear.predictors(theta, A)
-        weighted = w[:, None] * self._residuals(eta, y)
-        sums = weighted.T @ A
+        residuals = self._residuals(eta, y)
+        sums = (w[:, None] * residuals).T @ A
         return sums.reshape(len(theta), -1)
 
     def _residuals(self, eta, y):
         """Slopes of the log-likelihoods by linear predictors (rows, K outputs), of that shape."""
         each = eta.reshape(-1, self.n_outputs)
         mean = self.link.mean(each)
-        by_set = mean.reshape(len(y), -1, self.n_outputs)
-        slopes = y[:, None] - by_set
+        shape = (len(y), -1, self.n_outputs)
+        slopes = y[:, None] - mean.reshape(shape)
         return slopes.reshape(eta.shape)
 
     def longest(self, root, X, y):
@@ -468,8 +497,9 @@ class LinearLikelihood(ProblemLikelihood):
         """As `ProblemLikelihood.gradients_at`."""
         A = self.design(X)
         eta = self.linear.predictors(thetas, A)
+        residuals = self._residuals(eta, y)
         ones = np.ones((len(A), 1))
-        return Products(ones, self._residuals(eta, y), A)
+        return Products(ones, residuals, A)
 
     def tangents_at(self, thetas, X, y):
         """Log-likelihoods and their gradients at each of some parameters (J, p), the targets, and
@@ -486,7 +516,8 @@ class LinearLikelihood(ProblemLikelihood):
             most = xlogy(y, y).sum(1)
         values = self.at(eta, y)
         columns = np.column_stack([ones, y, most, values])
-        return Products(columns, self._residuals(eta, y), A)
+        residuals = self._residuals(eta, y)
+        return Products(columns, residuals, A)
 
     def n_tangents(self, thetas):
         """How many equations `tangents_at` some parameters (J, p) are."""
@@ -495,7 +526,8 @@ class LinearLikelihood(ProblemLikelihood):
     def second_moments(self, X, y):
         """Products of columns of X, y and a constant: (d + 2) (d + 3) / 2 equations, all that least
         squares sees."""
-        j, k = np.tril_indices(X.shape[1] + 2)
+        n_columns = X.shape[1] + 2
+        j, k = np.tril_indices(n_columns)
         ones = np.ones(len(X))
         moved = X - self.center
         moved_y = y - self.center_y
@@ -510,7 +542,8 @@ class LinearLikelihood(ProblemLikelihood):
         move = A @ (theta - mode).T
         base = self.at(eta, y)
         foreseen = (first + 0.5 * second * move) * move
-        rest = self.at(eta + move, y) - base + foreseen
+        values = self.at(eta + move, y)
+        rest = values - base + foreseen
         slopes = first * A
         curvatures = second * A[:, j] * A[:, k]
         ones = np.ones(len(A))

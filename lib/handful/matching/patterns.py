@@ -69,8 +69,10 @@ class Moves:
         for start in range(0, len(places), step):
             part = places[start : start + step]
             ones = np.ones(len(part))
-            here, *there = self.rows.restricted(part, ones).values(tried).T
-            found.append(np.not_equal(there, here).T)
+            some = self.rows.restricted(part, ones)
+            here, *there = some.values(tried).T
+            moves = np.not_equal(there, here)
+            found.append(moves.T)
         return np.concatenate(found)
 
     def each(self, places):
@@ -89,8 +91,8 @@ class Moves:
         which that is not so."""
         p = len(colour)
         is_unseen = colour < 0
-        moves = self.by(is_unseen[None], places)[:, 0]
-        unseen = moves & is_unseen.any()
+        moves = self.by(is_unseen[None], places)
+        unseen = moves[:, 0] & is_unseen.any()
         if unseen.any():
             return None, places[unseen]
         doubtful = np.zeros(len(places), bool)
@@ -106,11 +108,14 @@ class Moves:
             has, lacks = np.split(moved, 2, axis=1)
             own = moved.any(1)
             doubtful |= own & (has == lacks).any(1)
-            number = has[own] @ (1 << np.arange(n_bits))
+            powers = 1 << np.arange(n_bits)
+            number = has[own] @ powers
             number = np.minimum(number, len(columns) - 1)
-            entries.append((np.flatnonzero(own), columns[number]))
+            rows = np.flatnonzero(own)
+            entries.append((rows, columns[number]))
         rows, moving = np.hstack(entries)
-        found = _ones(rows, moving, (len(places), p))
+        shape = (len(places), p)
+        found = _ones(rows, moving, shape)
         return found, places[doubtful]
 
 
@@ -126,7 +131,10 @@ def _n_probes(colour):
     """About how often a row is asked; a colour of one parameter asks once."""
     seen = colour[colour >= 0]
     counts = np.bincount(seen).tolist()
-    return sum(1 if m == 1 else 2 * bits_of(m).shape[1] for m in counts)
+    asked = 0
+    for m in counts:
+        asked += 1 if m == 1 else 2 * bits_of(m).shape[1]
+    return asked
 
 
 def colours(pattern):
@@ -151,10 +159,12 @@ def colours(pattern):
 def _placed(pattern, places, n):
     """A pattern of rows of these numbers, of all n rows."""
     i, j = pattern.nonzero()
-    return _ones(places[i], j, (n, pattern.shape[1]))
+    shape = (n, pattern.shape[1])
+    return _ones(places[i], j, shape)
 
 
 def _ones(i, j, shape):
     """A CSR matrix of ones at some places."""
-    entries = (np.ones(len(i)), (i, j))
+    ones = np.ones(len(i))
+    entries = (ones, (i, j))
     return sparse.csr_array(entries, shape=shape)

@@ -68,32 +68,34 @@ class QuadraticForm:
 
         `xp` is the package whose arrays are given, such as jax.numpy or pytensor.tensor.
         """
-        move = theta - self.center
-        z = move @ self.directions
-        size = xp.abs(z)
+        z, size, is_bounded = self._deviations(theta, xp)
         far = xp.clip(size / REACH - 1, 0, 1)
         bounded = REACH**2 * (1 + 2 * far - far**2)
-        is_bounded = (self.bends > 0) & (size > REACH)
         squares = xp.where(is_bounded, bounded, z**2)
+        move = theta - self.center
         linear = self.constant + move @ self.slope
         return linear + 0.5 * (squares @ self.bends)
 
+    def _deviations(self, theta, xp=np):
+        """How many deviations parameters lie along each direction, their magnitude, and whether the
+        square is bounded there."""
+        z = (theta - self.center) @ self.directions
+        size = xp.abs(z)
+        rises = self.bends > 0
+        return z, size, rises & (size > REACH)
+
     def slopes(self, theta):
         """At parameters (K, p), shape (K, p)."""
-        z = (theta - self.center) @ self.directions
-        size = np.abs(z)
+        z, size, is_bounded = self._deviations(theta)
         left = np.clip(2 - size / REACH, 0, 1)
         bounded = np.sign(z) * REACH * left
-        is_bounded = (self.bends > 0) & (size > REACH)
         half = np.where(is_bounded, bounded, z)
         bent = (half * self.bends) @ self.directions.T
         return self.slope + bent
 
     def expansion(self, theta):
         """At parameters (p,), as `handful.models.newton` says."""
-        z = (theta - self.center) @ self.directions
-        size = np.abs(z)
-        is_bounded = (self.bends > 0) & (size > REACH)
+        _, size, is_bounded = self._deviations(theta)
         turned = np.where(size < 2 * REACH, -1.0, 0.0)
         shares = np.where(is_bounded, turned, 1.0)
         second = self.bends * shares
@@ -104,7 +106,8 @@ class QuadraticForm:
     def of(self, linear):
         """The form as a function of other parameters, of which `linear` makes those that it takes
         now: a linear function of shape (K, p) to (K, p)."""
-        L = linear(np.eye(len(self.center)))
+        p = len(self.center)
+        L = linear(np.eye(p))
         center = np.linalg.solve(L.T, self.center)
         slope = L @ self.slope
         directions = L @ self.directions
@@ -135,12 +138,14 @@ class FormMatch:
         self.root = self.gaussian.roots[0]
         self.moves = pairs(self.gaussian, rng)
         theta = self.gaussian.draws(N_HELD_OUT, rng)
-        self.held = HeldOut.of(rows, prior, theta, self.gaussian.log_density)
+        log_density = self.gaussian.log_density
+        self.held = HeldOut.of(rows, prior, theta, log_density)
         self.all_rows = self._best_form(rows, self.held.of_all)
         shape = (PROBES, len(self.center))
         probes = rng.standard_normal(shape) @ self.root.T
+        wholes = around(self.center, probes)
         _, *halves = around(self.center, probes / 2)
-        probed = np.vstack([around(self.center, probes), halves])
+        probed = np.vstack([wholes, halves])
         sizes = rows.over(np.concatenate, "higher_orders", probed)
         self.sizes = sizes * rows.weights
 
@@ -149,7 +154,8 @@ class FormMatch:
         both leave of the log-likelihoods at the draws that are held out."""
         slopes = rows.slopes(self.center + self.moves)
         slope = slopes.mean(0)
-        curvature = rows.expansion(self.center)[1:, 1:]
+        expansion = rows.expansion(self.center)
+        curvature = expansion[1:, 1:]
         moves = self.held.theta - self.center
         squares = np.sum(moves @ curvature * moves, 1)
         foreseen = moves @ slope - 0.5 * squares
@@ -191,7 +197,8 @@ class FormMatch:
     def _chances(self, present, own, m):
         """Chances of the rows that count, which add up to m: most by size, a share alike."""
         sizes = self.sizes[present]
-        by_size = sizes / max(sizes.sum(), 1e-300)
+        total = max(sizes.sum(), 1e-300)
+        by_size = sizes / total
         alike = own / own.sum()
         shares = ALIKE * alike + (1 - ALIKE) * by_size
         return inclusion_probabilities(shares, m)

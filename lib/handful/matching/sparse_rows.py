@@ -19,7 +19,8 @@ PART = 1 << 22
 def parts(places, width):
     """Cuts of an array of rows' numbers, of which so many numbers a row are computed at once."""
     step = max(1, PART // max(1, width))
-    return [places[start : start + step] for start in range(0, len(places), step)]
+    starts = range(0, len(places), step)
+    return [places[start : start + step] for start in starts]
 
 
 class GroupedRows(LikelihoodSums):
@@ -33,7 +34,8 @@ class GroupedRows(LikelihoodSums):
 
     def values_of(self, places, theta):
         """Log-likelihoods of rows of these numbers at parameters (K, p), shape (k, K)."""
-        return self.restricted(places, self.weights[places]).values(theta)
+        some = self.restricted(places, self.weights[places])
+        return some.values(theta)
 
     def expanded(self, theta):
         """The `expansions` of rows at parameters (p,): a function of their numbers, shape (k,).
@@ -73,7 +75,9 @@ class SparseRows(GroupedRows):
 
     def restricted(self, places, weights):
         """As `LikelihoodSums.restricted`, in their own kind."""
-        return SparseRows(self.model, self.X[places], self.y[places], weights)
+        X = self.X[places]
+        y = self.y[places]
+        return SparseRows(self.model, X, y, weights)
 
     def expanded(self, theta):
         """As `GroupedRows.expanded`."""
@@ -85,8 +89,8 @@ class SparseRows(GroupedRows):
             base = self.model.at(eta, targets)[:, 0]
             first, second = self.model.link.derivatives(eta, targets)
             Z = self.groups.local(design)
-            curvatures = -second * Z[:, :, None] * Z[:, None, :]
-            return base, -first * Z, curvatures
+            bent = -second * Z[:, :, None]
+            return base, -first * Z, bent * Z[:, None, :]
 
         return expansions
 
@@ -132,8 +136,9 @@ class ProbedRows(GroupedRows):
             both = ahead + behind - alone[j] - alone[k]
             H = np.empty((C, C, len(places)))
             H[range(C), range(C)] = alone / lengths**2
-            H[j, k] = both / (2 * lengths[j] * lengths[k])
-            H[k, j] = H[j, k]
+            across = both / (2 * lengths[j] * lengths[k])
+            H[j, k] = across
+            H[k, j] = across
             return base, slopes.T, H.transpose(2, 0, 1)
 
         return expansions
@@ -150,7 +155,9 @@ class ProbedRows(GroupedRows):
             base, *moved = self.values_of(places, tried).T
             plus, minus = np.split(moved - base, 2)
             bends = (plus + minus).T
-            by_group = self.groups.summed(bends, places, self.weights[places])
+            weights = self.weights[places]
+            by_group = self.groups.summed(bends, places, weights)
             bend += self.groups.scattered(by_group)
         curvature = np.maximum(np.abs(bend), 1e-300)
-        return np.minimum(h, WIDTH * h / np.sqrt(curvature))
+        wide = WIDTH * h / np.sqrt(curvature)
+        return np.minimum(h, wide)
