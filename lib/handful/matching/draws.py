@@ -8,7 +8,7 @@ from handful.checks import ConvergenceError, as_real
 from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.likelihoods import with_noise
 from handful.matching.pilot import find_pilot, slopes_along
-from handful.matching.priors import FunctionPrior, prior_of
+from handful.matching.priors import FunctionPrior, posterior_of, prior_of
 from handful.matching.sparse_rows import SparseRows
 from handful.matching.stein import WIDE, stein_test
 
@@ -67,9 +67,8 @@ class Untestable(Exception):
 
 def _gap(rows, prior, theta, mode):
     """By how much the log density of the median of draws lies below that of the mode, (1, p)."""
-    at_mode = rows.sums(mode) + prior(mode)
-    of_draws = rows.sums(theta) + prior(theta)
-    return at_mode[0] - np.median(of_draws)
+    log_density = posterior_of(rows, prior)
+    return log_density(mode)[0] - np.median(log_density(theta))
 
 
 def _whitened(few, theta, prior, start):

@@ -72,6 +72,11 @@ class LikelihoodSums:
         return LikelihoodSums(self.model, self.blocks, self.y, self.weights, folds)
 
     @property
+    def n_present(self):
+        """How many rows count."""
+        return int(np.count_nonzero(self.weights))
+
+    @property
     def n_folds(self):
         return len(self.folds.labels) if self.folds else 1
 

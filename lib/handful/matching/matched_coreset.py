@@ -50,7 +50,7 @@ from handful.matching.likelihoods import likelihood
 from handful.matching.path import optima_of_penalties, path_excess
 from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot, jittered, starting_points
 from handful.matching.pilot_faults import check_alone, flat_parameters, jumping
-from handful.matching.priors import prior_of
+from handful.matching.priors import posterior_of, prior_of
 from handful.matching.quadratic import FormMatch
 from handful.matching.recombine import pursue
 from handful.matching.sparse_pilot import sparse_pilot
@@ -62,7 +62,7 @@ from handful.options import Count, Positive
 from handful.plans import Plan
 from handful.rows import Rows
 from handful.running import one_blas_thread, tell_once, warn
-from handful.tables import join_rows, take_rows
+from handful.tables import dense, join_rows, take_rows
 from handful.types import Seed, Table
 
 # Where a smaller share of these draws counts, the posterior is not the pilot's, and draws of a
@@ -269,10 +269,15 @@ class MatchedCoreset(Selector):
         return taken if self.folds is None else [*taken, self.folds_]
 
     @property
+    def _at(self):
+        """`at`, or "array" where parameters are given."""
+        return self.at if isinstance(self.at, str) else "array"
+
+    @property
     def _may_have_groups(self):
-        at_posterior = isinstance(self.at, str) and self.at == "posterior"
         is_linear = isinstance(self._problem(), LinearProblem)
-        return at_posterior and is_linear and self.folds is None and self.remainder is None
+        is_plain = self.folds is None and self.remainder is None
+        return self._at == "posterior" and is_linear and is_plain
 
     def log_likelihood(self, draws: Any, X: Table, y: Table = None) -> np.ndarray:
         """Log-likelihoods, shape (S, n), of draws (S, p) at any rows, as ArviZ takes them for
@@ -319,8 +324,7 @@ class MatchedCoreset(Selector):
         with one_blas_thread():
             with np.errstate(invalid="ignore"):
                 report = check_log_weights(rows.sums(theta) - few.sums(theta))
-            at_posterior = isinstance(self.at, str) and self.at == "posterior"
-            if prior is None and not at_posterior:
+            if prior is None and self._at != "posterior":
                 return report.with_draws(None, "give check the prior of the draws")
             if self._jumps:
                 return report.with_draws(None, self._jumps)
@@ -330,9 +334,9 @@ class MatchedCoreset(Selector):
             chains = shape[0] if len(shape) > 2 else 1
             known = getattr(self, "modes_", None)
             start = self.start if known is None else known[:1]
-            return report.with_draws(
-                *tested(few, theta, chains, self.prior if prior is None else prior, start)
-            )
+            if prior is None:
+                prior = self.prior
+            return report.with_draws(*tested(few, theta, chains, prior, start))
 
     def excess(
         self, X: Table, y: Table = None, sample_weight: Table = None, tol: float = 1e-4
@@ -358,7 +362,8 @@ class MatchedCoreset(Selector):
         check_is_fitted(self, "indices_")
         rows = self._given(X, y, sample_weight).moved("path")
         l2 = self._penalties()
-        if type(getattr(rows.model, "link", None)) not in (LogisticLink, PoissonLink, SquaredLink):
+        link = getattr(rows.model, "link", None)
+        if type(link) not in (LogisticLink, PoissonLink, SquaredLink):
             raise ValueError(
                 "excess is proven for two classes, Poisson with log link, and least squares only."
             )
@@ -393,7 +398,8 @@ class MatchedCoreset(Selector):
             raise ValueError("check_model must have folds: MatchedCoreset(..., folds=5).fit(X, y).")
         X_few, y_few, w, _ = self.take(X, y)
         rows = self._given(X, y, sample_weight).moved(self.at)
-        folds = folds_of_rows(self.row_folds_, np.zeros(len(rows.weights), int), rows.weights, None)
+        no_classes = np.zeros(len(rows.weights), int)
+        folds = folds_of_rows(self.row_folds_, no_classes, rows.weights, None)
         rows = rows.with_folds(folds)
         few = rows.restricted(self.indices_, self.weights_)
         found = []
@@ -409,7 +415,8 @@ class MatchedCoreset(Selector):
 
     def _parameters_of(self, trained, rows):
         wanted = rows.model.n_outputs, rows.blocks.d
-        coefficients = np.atleast_2d(as_array(getattr(trained, "coef_", [])))
+        found = as_array(getattr(trained, "coef_", []))
+        coefficients = np.atleast_2d(found)
         if coefficients.shape != wanted:
             raise ValueError(
                 f"the model must be linear in the columns of X, with coef_ of shape {wanted}, got "
@@ -435,19 +442,20 @@ class MatchedCoreset(Selector):
         y = "optional"
         if getattr(problem, "needs_y", not callable(self.problem)):
             y = "classes" if getattr(problem, "classifies", False) else "targets"
-        whole = (np.int64,) if callable(self.problem) else ()
-        return Accepts(y, sparse=self._may_have_groups, dtypes=(np.float64, *whole))
+        dtypes = (np.float64, np.int64) if callable(self.problem) else (np.float64,)
+        return Accepts(y, sparse=self._may_have_groups, dtypes=dtypes)
 
     @property
     def _by_scale(self):
-        return isinstance(self.at, str) and self.at == "path"
+        return self._at == "path"
 
     def _check_targets(self, y, dtype):
         likelihood(self._problem(), y)
 
     def _check_input(self, X, y, sample_weight):
         reset = not hasattr(self, "indices_")
-        if callable(self.problem) and np.ndim(y) == 2 and np.shape(y)[1] > 1:
+        has_columns = np.ndim(y) == 2 and np.shape(y)[1] > 1
+        if callable(self.problem) and has_columns:
             # A function may take several numbers a row, such as a time and an event.
             check_labels(y)
             several = as_real(y, "y")
@@ -455,10 +463,13 @@ class MatchedCoreset(Selector):
             y = several
         else:
             X, y = self._check_X_y(X, y, reset=reset)
-        check_magnitude(X.data if sparse.issparse(X) else X, "X", np.float64)
         weights = check_sample_weight(sample_weight, X.shape[0])
+        if sparse.issparse(X):
+            check_magnitude(X.data, "X", np.float64)
+            return X, y, weights
+        check_magnitude(X, "X", np.float64)
         # One layout, one rounding.
-        return X if sparse.issparse(X) else np.ascontiguousarray(X), y, weights
+        return np.ascontiguousarray(X), y, weights
 
     def _in_a_stream(self):
         for option in ("folds", "remainder"):
@@ -479,7 +490,8 @@ class MatchedCoreset(Selector):
         own = self.penalties
         if own is None:
             own = [problem.l2 * factor for factor in PENALTY_FACTORS]
-        penalties = np.sort(check_vector(own, "penalties"))[::-1]
+        ascending = np.sort(check_vector(own, "penalties"))
+        penalties = ascending[::-1]
         if penalties[-1] <= 0:
             raise ValueError(f"penalties must be positive, got {penalties[-1]:g}.")
         return penalties
@@ -496,13 +508,14 @@ class MatchedCoreset(Selector):
     def _rows(self, X, y, sample_weight):
         if isinstance(X, Blocks):
             X = X.at_least(self._plan.rows_per_block(self, X))
-            y, sample_weight = (join_rows(values) for values in zip(*X.map(_sides)))
+            sides = zip(*X.map(_sides))
+            y, sample_weight = map(join_rows, sides)
             sample_weight = check_sample_weight(sample_weight, X.n)
         y = without_absent(y, sample_weight)
-        model, y = likelihood(self._problem(), y, getattr(self, "classes_", None))
-        if sparse.issparse(X):
-            return SparseRows(model, X, y, sample_weight)
-        return LikelihoodSums(model, X, y, sample_weight)
+        classes = getattr(self, "classes_", None)
+        model, y = likelihood(self._problem(), y, classes)
+        kind = SparseRows if sparse.issparse(X) else LikelihoodSums
+        return kind(model, X, y, sample_weight)
 
     def stand_in(self, blocks: Any) -> Rows | None:
         """Few rows whose mean loss is that of all rows near the optima of penalties of both kinds.
@@ -537,24 +550,24 @@ class MatchedCoreset(Selector):
             return found
         rows = self._rows(X, y, sample_weight).moved(self.at)
         if self.size is not None:
-            check_size(self.size, int(np.count_nonzero(rows.weights)), len(rows.weights))
+            check_size(self.size, rows.n_present, len(rows.weights))
         self.kl_ = float("nan")
         self.parameters_ = None
         self.classes_ = rows.model.classes
-        n_moments = (rows.blocks.d + 2) * (rows.blocks.d + 3) // 2
+        n_columns = rows.blocks.d + 2
+        n_moments = n_columns * (n_columns + 1) // 2
         if self.remainder is not None:
             self._check_remainder(rows)
         if self.folds is not None:
             return self._tuned(rows, n_moments, rng)
-        if not isinstance(self.at, str):
+        if self._at == "array":
             return self._at_parameters(rows, stacked(self.at, "at"))
         if self.at not in ("path", "posterior"):
             raise ValueError(
                 f"at must be 'path', 'posterior' or an array of parameters, got at={self.at!r}."
             )
-        if rows.model.squares and (
-            self.at == "posterior" or self.size is None or self.size >= n_moments
-        ):
+        has_room = self.size is None or self.size >= n_moments
+        if rows.model.squares and (has_room or self.at == "posterior"):
             found = self._match(rows, n_moments, "second_moments")
         elif self.at == "posterior":
             return self._posterior(rows, rng)
@@ -564,7 +577,7 @@ class MatchedCoreset(Selector):
         return found
 
     def _warn_of_many(self, rows, m):
-        n = np.count_nonzero(rows.weights)
+        n = rows.n_present
         if self.size is None and m > MAX_ROW_SHARE * n:
             warn(
                 f"it hardly pays: {m} of {n} rows are kept, for {self.n_equations_} sums. Fewer "
@@ -575,14 +588,16 @@ class MatchedCoreset(Selector):
     def _grouped(self, X, y, sample_weight, rng):
         """X as the other ways take it, and None; or X, and the rows of a model with groups, where
         these ask for fewer sums."""
-        if not self._may_have_groups or isinstance(X, Blocks) or not mostly_zero(X):
+        in_memory = not isinstance(X, Blocks)
+        if not (in_memory and self._may_have_groups and mostly_zero(X)):
             return X, None
         rows = self._rows(sparse.csr_array(X), y, sample_weight)
         wanted = 2 * n_terms_of(rows.pattern) + 1
-        most = min(MAX_EQUATIONS, MAX_ROW_SHARE * np.count_nonzero(rows.weights))
+        most = min(MAX_EQUATIONS, MAX_ROW_SHARE * rows.n_present)
         if wanted <= most and not self._are_cheaper(rows, wanted):
-            return X.toarray() if sparse.issparse(X) else X, None
-        if rows.model.n_outputs != 1 or callable(self.prior) or self.size is not None:
+            return dense(X), None
+        is_plain = self.size is None and not callable(self.prior)
+        if rows.model.n_outputs != 1 or not is_plain:
             if sparse.issparse(X):
                 raise ValueError(
                     "a sparse X of so many columns is for models of one linear predictor, under a "
@@ -597,7 +612,8 @@ class MatchedCoreset(Selector):
                 "tens of columns. Take fewer columns, or BilevelCoreset(...)."
             )
         self.classes_ = rows.model.classes
-        found, why = self._by_groups(rows, np.zeros((1, rows.pattern.shape[1])), rng)
+        p = rows.pattern.shape[1]
+        found, why = self._by_groups(rows, np.zeros((1, p)), rng)
         self._warn(why)
         return X, found
 
@@ -616,29 +632,33 @@ class MatchedCoreset(Selector):
         probed = ProbedRows.around(rows, tried[0]) if len(tried) else None
         if probed is None or not probed.groups.are_small:
             return None, None
-        if not self._are_cheaper(probed, 2 * n_terms_of(probed.pattern) + 1):
+        wanted = 2 * n_terms_of(probed.pattern) + 1
+        if not self._are_cheaper(probed, wanted):
             return None, None
-        check_shared(probed.pattern.sum(0), np.count_nonzero(rows.weights))
+        check_shared(probed.pattern.sum(0), rows.n_present)
         return probed, np.vstack([starts, tried])
 
     def _by_groups(self, rows, starts, rng):
         """The rows of a model with groups, and why they may miss its posterior, or nothing."""
         began = time.perf_counter()
-        n = np.count_nonzero(rows.weights)
+        n = rows.n_present
         prior = prior_of(rows.model, self.prior, starts)
         pilot = sparse_pilot(rows, prior, starts)
         self.modes_ = pilot.mode[None]
         matched = GroupMatch(rows, pilot, rng)
-        held = HeldOut.of(rows, prior, pilot.draws(N_HELD_OUT, rng), pilot.log_density)
-        self.laplace_ = nearer(LaplaceReport.of(rows, held, began), rows, prior, pilot)
+        theta = pilot.draws(N_HELD_OUT, rng)
+        held = HeldOut.of(rows, prior, theta, pilot.log_density)
+        laplace = LaplaceReport.of(rows, held, began)
+        self.laplace_ = nearer(laplace, rows, prior, pilot)
         for n_draws in LOCAL_DRAWS:
             places, weights, self.residual_ = matched.match(n_draws)
             self.kl_ = held.missed(rows.restricted(places, weights))
-            if self.kl_ <= self.tol or len(places) > MAX_ROW_SHARE * n:
+            m = len(places)
+            if self.kl_ <= self.tol or m > MAX_ROW_SHARE * n:
                 break
         self.n_equations_ = matched.n_matched
-        self.parameters_ = np.vstack([matched.local[:n_draws], matched.common])
-        m = len(places)
+        local = matched.local[:n_draws]
+        self.parameters_ = np.vstack([local, matched.common])
         self._look_for_jumps(rows, np.vstack([starts[:1], self.modes_]))
         self._advise(n, m)
         why = ""
@@ -670,28 +690,28 @@ class MatchedCoreset(Selector):
                 "function take 'posterior'."
             )
         start = starting_points(rows, self.start)[0]
-        n = np.count_nonzero(rows.weights)
+        n = rows.n_present
         if rows.model.n_outputs > MANY_OUTPUTS and len(start) >= n:
             raise ValueError(
                 f"{rows.model.n_outputs} outputs have {len(start)} parameters, no fewer than the "
                 f"{n} rows: all would be kept. For targets of a regression take LeastSquares(...), "
                 "for few rows BilevelCoreset(...)."
             )
-        optima = optima_of_penalties(rows, self._penalties(), rows.model.inner(start[None])[0])
+        start = rows.model.inner(start[None])[0]
+        optima = optima_of_penalties(rows, self._penalties(), start)
         self.parameters_ = rows.model.outer(optima)
         return self._match(rows, 1 + optima.size, "gradients_at", optima, exactly=True)
 
     def _tuned(self, rows, n_moments, rng):
-        at_path = isinstance(self.at, str) and self.at == "path"
-        if not (at_path and rows.model.n_outputs):
+        if self._at != "path" or not rows.model.n_outputs:
             raise ValueError(
                 "folds are for at='path' of Logistic, LeastSquares and Poisson; for another "
                 f"likelihood, or at={self.at!r}, match each fold by itself."
             )
         codes = np.zeros(len(rows.weights), int)
         if rows.model.classes is not None:
-            single = rows.y.shape[1] == 1
-            codes = rows.y[:, 0].astype(int) if single else rows.y.argmax(1)
+            is_single = rows.y.shape[1] == 1
+            codes = rows.y[:, 0].astype(int) if is_single else rows.y.argmax(1)
         folds = folds_of_rows(self.folds, codes, rows.weights, rng)
         self.row_folds_ = folds.labels[folds.codes]
         rows = rows.with_folds(folds)
@@ -779,17 +799,19 @@ class MatchedCoreset(Selector):
         """Rows that are matched in first- and second-order terms or at as many draws, and why they
         may miss the posterior, or nothing."""
         began = time.perf_counter()
-        n = np.count_nonzero(rows.weights)
+        n = rows.n_present
         pilot, log_prior, counts = self._pilot(rows, n)
         pairs = np.argwhere(np.tril(counts > 0))
         n_terms = len(counts) + len(pairs)
         theta = pilot.draws(N_HELD_OUT, rng)
         held = HeldOut.of(rows, log_prior, theta, pilot.log_density)
-        self.laplace_ = nearer(LaplaceReport.of(rows, held, began), rows, log_prior, pilot)
+        laplace = LaplaceReport.of(rows, held, began)
+        self.laplace_ = nearer(laplace, rows, log_prior, pilot)
         self._advise(n, 2 * n_terms + 1)
         found = self._until_near(rows, pilot, log_prior, pairs, held, rng)
         why = self._doubts(rows, n, n_terms)
-        if not rows.model.n_outputs and (flat := flat_parameters(rows, log_prior, pilot)):
+        flat = [] if rows.model.n_outputs else flat_parameters(rows, log_prior, pilot)
+        if flat:
             why = (
                 f"the posterior is flat along a direction of {rows.model.named(flat)}: give a "
                 "proper prior, or fix one of them"
@@ -798,8 +820,7 @@ class MatchedCoreset(Selector):
 
     def _check_remainder(self, rows):
         """ValueError where a quadratic form has no place."""
-        at_posterior = isinstance(self.at, str) and self.at == "posterior"
-        if not at_posterior or self.folds is not None:
+        if self._at != "posterior" or self.folds is not None:
             raise ValueError("remainder is for at='posterior', without folds.")
         if rows.model.squares:
             raise ValueError(
@@ -816,23 +837,26 @@ class MatchedCoreset(Selector):
         """Rows that are drawn, beside the form that they ask for, and why they may miss the
         posterior, or nothing."""
         began = time.perf_counter()
-        n = np.count_nonzero(rows.weights)
+        n = rows.n_present
         pilot, log_prior, counts = self._pilot(rows, n)
         matched = FormMatch(rows, log_prior, pilot, rng)
         self.laplace_ = LaplaceReport.of(rows, matched.held, began)
-        self.parameters_ = rows.model.outer(matched.center + matched.moves)
+        matched_at = matched.center + matched.moves
+        self.parameters_ = rows.model.outer(matched_at)
         p = len(counts)
-        self.n_equations_ = 1 + p + p * (p + 1) // 2
+        self.n_equations_ = (p + 1) * (p + 2) // 2
         self.residual_ = 0.0
         most = max(1, int(MAX_ROW_SHARE * n))
         m = self.size
         if m is None:
             least = min(p, most)
-            m = int(np.clip(matched.n_rows(self.tol), least, most))
+            wanted = matched.n_rows(self.tol)
+            m = int(np.clip(wanted, least, most))
         self._advise(n, m)
         while True:
             places, weights, form, self.kl_ = matched.match(m)
-            if self.size is not None or self.kl_ <= self.tol or m == most:
+            is_near = self.size is not None or self.kl_ <= self.tol
+            if is_near or m == most:
                 break
             m = min(most, int(NEARBY_STEP * m) + 1)
         self.form_ = form.of(rows.model.inner)
@@ -848,16 +872,18 @@ class MatchedCoreset(Selector):
                 f"{self.laplace_.variance:.2g} of its log weights; centre what is scaled by a "
                 "deviation that is drawn, too)"
             )
-        allowed = self.tol if self.size is None else max(self.tol, MOST_WITH_WEIGHTS)
+        allowed = self.tol
+        if self.size is not None:
+            allowed = max(self.tol, MOST_WITH_WEIGHTS)
         if not self.kl_ <= allowed:
             return f"the estimated divergence is {self.kl_:.2g}, and not at most {allowed:g}"
         return ""
 
     def _until_near(self, rows, pilot, log_prior, pairs, held, rng):
         """Rows that are matched at more and more draws, until the divergence is at most `tol`."""
-        n = np.count_nonzero(rows.weights)
         n_terms = pilot.modes.shape[1] + len(pairs)
-        most = min(MAX_EQUATIONS, max(3, int(MAX_ROW_SHARE * n)))
+        may_keep = int(MAX_ROW_SHARE * rows.n_present)
+        most = min(MAX_EQUATIONS, max(3, may_keep))
         n_equations = self._first_equations(n_terms, most)
         may_chain = (self.size or n_equations) > n_terms
         # The rows whose posterior a chain draws from, where the pilot is too far from it.
@@ -866,11 +892,12 @@ class MatchedCoreset(Selector):
             if few is None:
                 found = self._match_pilot(rows, pilot, pairs, n_equations, rng)
             else:
-                n_draws = N_HELD_OUT + max(0, n_equations - 2)
                 posterior = posterior_of(few, log_prior)
-                draws = pilot.chain(posterior, n_draws, rng)
-                held = HeldOut.of(rows, log_prior, draws[:N_HELD_OUT], posterior)
-                found = self._match_draws(rows, pilot, draws[N_HELD_OUT:])
+                n_matched = max(0, n_equations - 2)
+                draws = pilot.chain(posterior, N_HELD_OUT + n_matched, rng)
+                theta, matched = np.split(draws, [N_HELD_OUT])
+                held = HeldOut.of(rows, log_prior, theta, posterior)
+                found = self._match_draws(rows, pilot, matched)
             now = rows.restricted(*found)
             self.kl_, n_effective = held.kl(now)
             is_far = n_effective < MIN_EFFECTIVE_SHARE * N_HELD_OUT
@@ -897,7 +924,8 @@ class MatchedCoreset(Selector):
     def _more_equations(self, n_equations):
         """How many are tried after so many, which were too few, perhaps far too few."""
         is_far_off = self.kl_ > FAR_OFF * self.tol
-        return int((2 if is_far_off else NEARBY_STEP) * n_equations)
+        factor = 2 if is_far_off else NEARBY_STEP
+        return int(factor * n_equations)
 
     def _match_pilot(self, rows, pilot, pairs, n_equations, rng):
         """Rows matched at draws of the pilot, and in gradient and curvature at its mode where there
@@ -910,14 +938,17 @@ class MatchedCoreset(Selector):
         if not expand:
             return self._match_draws(rows, pilot, theta)
         theta = possible(rows, theta)
-        self.parameters_ = rows.model.outer(np.vstack([pilot.modes[:1], theta]))
-        return self._match(rows, n_equations, "expansion_at", pilot.modes[0], pairs, theta)
+        matched_at = np.vstack([pilot.mode, theta])
+        self.parameters_ = rows.model.outer(matched_at)
+        return self._match(rows, n_equations, "expansion_at", pilot.mode, pairs, theta)
 
     def _match_draws(self, rows, pilot, theta):
         """Rows matched at the highest mode and at draws."""
-        matched_at = np.vstack([pilot.modes[:1], possible(rows, theta)])
+        theta = possible(rows, theta)
+        matched_at = np.vstack([pilot.mode, theta])
         self.parameters_ = rows.model.outer(matched_at)
-        return self._match(rows, 1 + len(matched_at), "values_at", matched_at)
+        n_equations = 1 + len(matched_at)
+        return self._match(rows, n_equations, "values_at", matched_at)
 
     def _advise(self, n, m):
         """Say where a handful of about m of n rows does not pay, once in a process."""
@@ -945,7 +976,8 @@ class MatchedCoreset(Selector):
 
     def _instead(self, rows):
         """What takes so many parameters, where there is something."""
-        if rows.model.has_slopes and self.modes_.shape[1] > FEW_PARAMETERS:
+        p = self.modes_.shape[1]
+        if rows.model.has_slopes and p > FEW_PARAMETERS:
             return " (remainder='quadratic' takes so many parameters)"
         return ""
 
@@ -956,9 +988,8 @@ class MatchedCoreset(Selector):
         self.n_equations_ = n_equations
         # their rank may be lower
         if n_equations <= 4 * size:
-            places, weights, self.residual_ = rows.match(
-                max(1, size // n_equations), equations, *args
-            )
+            n_parts = max(1, size // n_equations)
+            places, weights, self.residual_ = rows.match(n_parts, equations, *args)
             needed = len(places)
         if needed <= size:
             return places, weights
@@ -970,8 +1001,9 @@ class MatchedCoreset(Selector):
                 "of so few."
             )
         places, weights, _ = rows.match(PURSUIT_PARTS, equations, *args)
-        few = rows.restricted(places, weights).over(np.concatenate, equations, *args)
-        chosen, weights, self.residual_ = pursue(few, weights, size)
+        kept = rows.restricted(places, weights)
+        features = kept.over(np.concatenate, equations, *args)
+        chosen, weights, self.residual_ = pursue(features, weights, size)
         return places[chosen], weights
 
 
@@ -996,8 +1028,10 @@ def jumps_of(rows, near):
     ones = np.ones(near.shape[1])
     has_groups = isinstance(rows, ProbedRows)
     directions = rows.groups.directions(ones) if has_groups else np.diag(ones)
-    jumps = jumping(rows, np.vstack([near, jittered(near[0], N_LOOKS)]), directions)
-    return np.flatnonzero(directions[jumps].any(0)).tolist()
+    around = jittered(near[0], N_LOOKS)
+    jumps = jumping(rows, np.vstack([near, around]), directions)
+    has_jump = directions[jumps].any(0)
+    return np.flatnonzero(has_jump).tolist()
 
 
 def check_shared(counts, n):
@@ -1015,7 +1049,9 @@ def mostly_zero(X):
     """Whether a matrix is sparse, or so many of its columns are indicators that it should be."""
     if sparse.issparse(X):
         return True
-    return X.shape[1] > FEW_PARAMETERS and np.count_nonzero(X) < MOST_NONZERO * X.size
+    if X.shape[1] <= FEW_PARAMETERS:
+        return False
+    return np.count_nonzero(X) < MOST_NONZERO * X.size
 
 
 def possible(rows, theta):
@@ -1023,12 +1059,3 @@ def possible(rows, theta):
     if rows.model.n_outputs or not len(theta):
         return theta
     return theta[np.isfinite(rows.sums(theta))]
-
-
-def posterior_of(rows, log_prior):
-    """The log density of the posterior of rows, a function of parameters (K, p)."""
-
-    def log_density(theta):
-        return rows.sums(theta) + log_prior(theta)
-
-    return log_density

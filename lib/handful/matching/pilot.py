@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 from handful.checks import ConvergenceError, as_real
 from handful.matching.differences import differences, slopes_by_differences
 from handful.matching.pilot_faults import is_peak
-from handful.matching.priors import prior_of
+from handful.matching.priors import posterior_of, prior_of
 from handful.models.newton import newton
 from handful.running import Bar
 
@@ -161,9 +161,6 @@ def find_pilot(rows, prior, start):
         pairs = np.argwhere(np.tril(counts > 0))
         of_rows = differences(rows.sums, pairs)
 
-    def log_density(theta):
-        return rows.sums(theta) + log_prior(theta)
-
     def expansion(theta):
         return of_rows(theta) + log_prior.expansion(theta)
 
@@ -174,6 +171,7 @@ def find_pilot(rows, prior, start):
                 found.append(newton(expansion, start))
         if rows.model.n_outputs:
             return found
+        log_density = posterior_of(rows, log_prior)
         return [end for end in found if is_peak(log_density, *end[1:])]
 
     modes = []

@@ -142,6 +142,15 @@ class ModelPrior(Prior):
         return self.model.prior_slopes(theta)
 
 
+def posterior_of(rows, prior):
+    """The log density of the posterior of rows under a `Prior`, a function of parameters (K, p)."""
+
+    def log_density(theta):
+        return rows.sums(theta) + prior(theta)
+
+    return log_density
+
+
 def prior_of(model, prior, starts):
     """The `Prior` of a model.
 

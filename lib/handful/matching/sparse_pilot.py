@@ -7,6 +7,7 @@ from scipy import sparse
 from scipy.sparse.linalg import splu
 
 from handful.checks import ConvergenceError
+from handful.matching.priors import posterior_of
 from handful.matching.sparse_rows import parts
 from handful.models.newton import climb
 
@@ -107,9 +108,7 @@ class _Ascent:
 
     def __init__(self, rows, prior, theta):
         self.asked = rows, prior, theta
-        one = theta[None]
-        density = rows.sums(one) + prior(one)
-        self.value = density[0]
+        self.value = posterior_of(rows, prior)(theta[None])[0]
         self.last = 0.0
 
     def step(self):
