@@ -12,7 +12,8 @@ STEP = 1e-3
 
 def evenly(places, most):
     """At most so many of some numbers, shape (n,), from first to last."""
-    kept = np.linspace(0, len(places) - 1, min(most, len(places)))
+    n = len(places)
+    kept = np.linspace(0, n - 1, min(most, n))
     return places[kept.astype(int)]
 
 
@@ -23,18 +24,20 @@ def around(theta, moves):
 
 def steps_at(theta):
     """So far apart are the parameters (p,) that are tried, shape (p,)."""
-    return STEP * np.maximum(1.0, np.abs(theta))
+    sizes = np.maximum(1.0, np.abs(theta))
+    return STEP * sizes
 
 
 def slopes_by_differences(f, theta, directions):
     """Slopes of a function of parameters (K, p) along the columns of directions, shape (p, r), each
     about a deviation long: shape (K, r)."""
-    found = np.empty((len(theta), directions.shape[1]))
-    for k, direction in enumerate(directions.T):
+    found = []
+    for direction in directions.T:
         step = WIDTH * direction
-        change = f(theta + step) - f(theta - step)
-        found[:, k] = change / (2 * WIDTH)
-    return found
+        ahead = f(theta + step)
+        behind = f(theta - step)
+        found.append((ahead - behind) / (2 * WIDTH))
+    return np.column_stack(found)
 
 
 def differences(f, pairs):
@@ -51,13 +54,16 @@ def differences(f, pairs):
             plus, minus = np.reshape(single, (2, -1)) - base
             last = h
             bend = np.maximum(np.abs(plus + minus), 1e-300)
-            h = np.minimum(h, WIDTH * h / np.sqrt(bend))
+            wide = WIDTH * h / np.sqrt(bend)
+            h = np.minimum(h, wide)
         ahead = f(theta + E[j] + E[k])
         behind = f(theta - E[j] - E[k])
         both = ahead + behind - 2 * base
         alone = plus[j] + plus[k] + minus[j] + minus[k]
-        second = (alone - both) / (2 * last[j] * last[k])
-        H = np.zeros((len(theta), len(theta)))
+        area = 2 * last[j] * last[k]
+        second = (alone - both) / area
+        p = len(theta)
+        H = np.zeros((p, p))
         H[j, k] = second
         H[k, j] = second
         slope = (plus - minus) / (2 * last)

@@ -48,10 +48,12 @@ class Pilot:
     def draws(self, n, rng, *, inflation=1.0, on_segment=0.0):
         """Parameters, shape (n, p), of each mode in turn; some on the way from it to zero, around
         which they vary."""
-        which = np.arange(n) % len(self.modes)
-        z = rng.standard_normal((n, self.modes.shape[1]))
+        n_modes, p = self.modes.shape
+        which = np.arange(n) % n_modes
+        z = rng.standard_normal((n, p))
         between = rng.random(n) < on_segment
-        share = np.where(between, rng.random(n), 1.0)[:, None]
+        share = np.where(between, rng.random(n), 1.0)
+        share = share[:, None]
         for k, root in enumerate(self.roots):
             own = which == k
             z[own] = z[own] @ root.T
@@ -65,20 +67,24 @@ class Pilot:
 
     def step(self, slope):
         """The covariance at the highest mode times a slope, shape (p,)."""
-        return self.roots[0] @ (self.roots[0].T @ slope)
+        root = self.roots[0]
+        return root @ (root.T @ slope)
 
     def at(self, rows, prior, center):
         """The Gaussian with the curvature of the log posterior elsewhere; None where it has
         none."""
-        curvature = (rows.expansion(center) + prior.expansion(center))[1:, 1:]
+        expansion = rows.expansion(center) + prior.expansion(center)
+        # From the last parameter to the first, so that the root of the inverse is lower, too.
+        backwards = expansion[:0:-1, :0:-1]
         try:
-            # From the last parameter to the first, so that the root of the inverse is lower, too.
-            upper = np.linalg.cholesky(curvature[::-1, ::-1])[::-1, ::-1]
+            lower = np.linalg.cholesky(backwards)
         except np.linalg.LinAlgError:
             return None
-        if not np.isfinite(upper).all():
+        if not np.isfinite(lower).all():
             return None
-        root = solve_triangular(upper, np.eye(len(center)), trans="T")
+        upper = lower[::-1, ::-1]
+        identity = np.eye(len(center))
+        root = solve_triangular(upper, identity, trans="T")
         return Pilot([center], [root])
 
     # a long step may leave what floats can hold, and is refused
@@ -91,38 +97,47 @@ class Pilot:
         and White 2013, *MCMC methods for functions*, eq. 4.9), so that only what differs from it is
         ever refused.
         """
-        which = np.arange(CHAINS) % len(self.modes)
+        n_modes, p = self.modes.shape
+        which = np.arange(CHAINS) % n_modes
         found = []
-        z = np.zeros((CHAINS, self.modes.shape[1]))
+        z = np.zeros((CHAINS, p))
 
         def place(z):
             moves = np.einsum("cij,cj->ci", self.roots[which], z)
             theta = self.modes[which] + moves
-            return theta, log_density(theta) + 0.5 * (z**2).sum(1)
+            of_gaussian = -0.5 * (z**2).sum(1)
+            return theta, log_density(theta) - of_gaussian
 
         theta, value = place(z)
-        n_steps = WARM_UP + APART_BY * -(-n // CHAINS)
-        with Bar(range(1, n_steps + 1), desc="chains", unit="step") as steps:
+        per_chain = -(-n // CHAINS)
+        n_steps = WARM_UP + APART_BY * per_chain
+        every = range(1, 1 + n_steps)
+        with Bar(every, desc="chains", unit="step") as steps:
             for step in steps:
                 size = rng.uniform(0.1, 0.4, (CHAINS, 1))
                 fresh = rng.standard_normal(z.shape)
-                new = np.sqrt(1 - size**2) * z + size * fresh
+                kept = np.sqrt(1 - size**2) * z
+                new = kept + size * fresh
                 there, higher = place(new)
-                goes = np.log(rng.random(CHAINS)) < higher - value
+                chance = np.log(rng.random(CHAINS))
+                goes = chance < higher - value
                 z[goes] = new[goes]
                 theta[goes] = there[goes]
                 value[goes] = higher[goes]
                 if step > WARM_UP and step % APART_BY == 0:
                     found.append(theta.copy())
-        return rng.permutation(np.vstack(found))[:n]
+        shuffled = rng.permutation(np.vstack(found))
+        return shuffled[:n]
 
     def log_density(self, theta):
         """Log density of the mixture at parameters of shape (n, p), up to a constant."""
         parts = []
         for mode, root in zip(self.modes, self.roots):
-            z = solve_triangular(root, (theta - mode).T, lower=True)
+            moves = (theta - mode).T
+            z = solve_triangular(root, moves, lower=True)
             log_determinant = np.log(np.diag(root)).sum()
-            parts.append(-0.5 * (z**2).sum(0) - log_determinant)
+            squares = (z**2).sum(0)
+            parts.append(-0.5 * squares - log_determinant)
         return logsumexp(parts, axis=0)
 
 
@@ -147,7 +162,8 @@ def find_pilot(rows, prior, start):
     starts = rows.model.inner(starting_points(rows, start))
     # what is concave in linear predictors is the same wherever it is looked at
     others = starts[:0] if rows.model.n_outputs else jittered(starts[0])
-    counts = np.max([rows.moved_together(theta) for theta in [starts[0], *others]], axis=0)
+    tried = [starts[0], *others]
+    counts = np.max([rows.moved_together(theta) for theta in tried], axis=0)
     if not counts.any():
         raise ValueError(
             f"the log-likelihood of no row changes with any parameter near the start {starts[0]}, "
@@ -175,9 +191,12 @@ def find_pilot(rows, prior, start):
         return [end for end in found if is_peak(log_density, *end[1:])]
 
     modes = []
-    for _, mode, root in sorted(peaks(starts) or peaks(others), key=lambda end: -end[0]):
-        if all(distance(mode, m, r) > APART for m, r in modes):
-            modes.append((mode, np.linalg.cholesky(root @ root.T)))
+    found = peaks(starts) or peaks(others)
+    found.sort(key=lambda end: -end[0])
+    for _, mode, root in found:
+        if all(distance(mode, *other) > APART for other in modes):
+            lower = np.linalg.cholesky(root @ root.T)
+            modes.append((mode, lower))
     if not modes:
         raise ConvergenceError(
             "no mode was found: centre and scale the columns of X, give other starts, or a "
@@ -188,13 +207,16 @@ def find_pilot(rows, prior, start):
 
 def jittered(start, n=N_JITTERED):
     """Points around a start, shape (n, p), the same whenever they are asked for."""
-    moves = np.random.default_rng(0).normal(size=(n, len(start)))
-    return start + JITTER * np.maximum(1.0, np.abs(start)) * moves
+    rng = np.random.default_rng(0)
+    moves = rng.normal(size=(n, len(start)))
+    sizes = JITTER * np.maximum(1.0, np.abs(start))
+    return start + sizes * moves
 
 
 def distance(theta, mode, root):
     """From a mode to parameters (p,), in deviations, of a factor of its covariance."""
-    return np.linalg.norm(solve_triangular(root, theta - mode, lower=True))
+    z = solve_triangular(root, theta - mode, lower=True)
+    return np.linalg.norm(z)
 
 
 def starting_points(rows, start):

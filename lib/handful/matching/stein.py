@@ -68,14 +68,16 @@ def stein_test(z, g, gap=0.0):
         slopes = g[:, :, own] if is_wide else g
         products = z[:, :, own] * slopes
         products[:, :, 0 if is_wide else j] += 1.0
-        largest = max(largest, scores(products, independent).max())
+        of_products = scores(products, independent)
+        largest = max(largest, of_products.max())
         n_tests += products.shape[2]
     n_batches = max(2, -(-BATCHES // len(z)))
     # slopes so far out are of all sizes, and their means say nothing
     if gap > LOW * (p + 1):
         return SteinTest(np.inf, 0.0, independent)
     freedom = len(z) * (n_batches - 1)
-    p_value = min(1.0, 2 * n_tests * student_t.sf(largest, freedom))
+    chance = student_t.sf(largest, freedom)
+    p_value = min(1.0, 2 * n_tests * chance)
     return SteinTest(float(largest), float(p_value), independent)
 
 
@@ -93,12 +95,13 @@ def scores(series, independent):
     means = batches.mean(2)
     within = means - means.mean(1, keepdims=True)
     freedom = chains * (n_batches - 1)
-    variance = (within**2).sum((0, 1)) / freedom
+    squares = (within**2).sum((0, 1))
+    variance = squares / freedom
     of_batches = variance / (chains * n_batches)
     of_independent = series.var(1).mean(0) / independent
-    mean = np.abs(means.mean((0, 1)))
+    mean = means.mean((0, 1))
     error = np.sqrt(np.maximum(of_batches, of_independent))
-    return mean / np.maximum(error, 1e-12)
+    return np.abs(mean) / np.maximum(error, 1e-12)
 
 
 def n_independent(series):
@@ -107,17 +110,18 @@ def n_independent(series):
     centred = series - series.mean(1, keepdims=True)
     spectrum = np.fft.rfft(centred, 2 * S, axis=1)
     power = np.abs(spectrum) ** 2
-    covariances = np.fft.irfft(power, axis=1)[:, :S]
-    covariance = covariances.mean(0)
+    covariances = np.fft.irfft(power, axis=1)
+    covariance = covariances[:, :S].mean(0)
     least = np.inf
     for column in covariance.T:
         # nothing moves
         if not column[0] > 1e-24 * S:
             return 1.0
-        rho = column[: S - S % 2] / column[0]
+        even = column[: S - S % 2]
+        rho = even / column[0]
         pairs = rho[::2] + rho[1::2]
-        ends = pairs <= 0
-        end = np.argmax(ends) if ends.any() else len(pairs)
-        dawdling = max(2 * pairs[:end].sum() - 1, 1.0)
+        ends = np.append(pairs <= 0, True)
+        positive = pairs[: np.argmax(ends)]
+        dawdling = max(2 * positive.sum() - 1, 1.0)
         least = min(least, chains * S / dawdling)
     return float(least)
