@@ -2,6 +2,7 @@
 between them."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -45,47 +46,49 @@ def path_excess(rows, few, low, high, tol):
     float, in units of the mean loss; infinite where the steps would become too small
     """
     n = rows.weights.sum()
-    penalised = rows.model.linear.penalised(rows.blocks.d)
+    covers = penalised(rows)
     worst = 0.0
     l2 = low
     step = 0.1
 
     def solve(data, l2, start):
-        return best_for(data, np.diag(l2 * n * penalised), start)
+        precision = np.diag(l2 * n * covers)
+        return best_for(data, precision, start)
 
     def loss(theta, l2):
-        return -rows.sums(theta[None])[0] / n + l2 * penalised @ theta**2 / 2
+        penalty = l2 * covers @ theta**2 / 2
+        return penalty - rows.sums(theta[None])[0] / n
 
-    best = chosen = 0 * penalised
-    best = solve(rows, l2, best)
+    chosen = 0 * covers
+    best = solve(rows, l2, chosen)
     while l2 < high * (1 - 1e-12):
         chosen = solve(few, l2, chosen)
-        of_all, of_few = (data.expansion(chosen) / n for data in (rows, few))
+        of_all = rows.expansion(chosen) / n
+        of_few = few.expansion(chosen) / n
         slope = of_all[0, 1:]
         slope_few = of_few[0, 1:]
-        weight = penalised * chosen
-        root = np.linalg.cholesky(of_few[1:, 1:] + np.diag(l2 * penalised))
-
-        def norm(g, root=root):
-            return float(np.linalg.norm(solve_triangular(root, g, lower=True)))
-
-        half = solve_triangular(root, of_all[1:, 1:], lower=True)
-        rise = np.linalg.norm(solve_triangular(root, half.T, lower=True), 2)
+        pull = covers * chosen
+        curvature = of_few[1:, 1:] + np.diag(l2 * covers)
+        root = np.linalg.cholesky(curvature)
+        whiten = partial(solve_triangular, root, lower=True)
+        half = whiten(of_all[1:, 1:])
+        rise = np.linalg.norm(whiten(half.T), 2)
         radius = max(rows.longest(root), few.longest(root))
+        missed = np.linalg.norm(whiten(l2 * pull - slope_few))
+        drift = np.linalg.norm(whiten(pull))
         while True:
             end = min(high, l2 * (1 + step))
-            push = norm(l2 * weight - slope_few) + (end - l2) * norm(weight)
+            push = missed + (end - l2) * drift
             if radius * push < SAFE:
                 moved = -np.log1p(-radius * push) / radius
                 best_end = solve(rows, end, best)
-                linear = max(loss(chosen, v) - loss(b, v) for v, b in ((l2, best), (end, best_end)))
-                uphill = max(norm(v * weight - slope) for v in (l2, end)) * moved
-                bound = (
-                    linear
-                    + uphill
-                    + (rise + end / l2) * np.exp(radius * moved) * moved**2 / 2
-                    + ROUNDING
-                )
+                at_start = loss(chosen, l2) - loss(best, l2)
+                at_end = loss(chosen, end) - loss(best_end, end)
+                steepest = max(np.linalg.norm(whiten(v * pull - slope)) for v in (l2, end))
+                uphill = steepest * moved
+                bend = (rise + end / l2) * np.exp(radius * moved)
+                curved = bend * moved**2 / 2
+                bound = max(at_start, at_end) + uphill + curved + ROUNDING
                 if bound <= tol or uphill < tol / 10:
                     break
             step /= 2
@@ -118,14 +121,17 @@ def optima_of_penalties(rows, penalties, start):
     ValueError
         for a penalty that is not ``theta' P theta / 2``
     """
-    X = np.asarray(rows.blocks.take([0]).X, float)
+    first = rows.blocks.take([0])
+    X = np.asarray(first.X, float)
     y = None if rows.y is None else rows.y[:1]
+    n = rows.weights.sum()
     found = []
     theta = start
     for l2 in penalties:
         penalty = rows.model.penalty(start, X, y, l2)
-        theta = best_for(rows, rows.weights.sum() * penalty, theta)
-        if not np.allclose(penalty, rows.model.penalty(theta, X, y, l2), rtol=1e-6):
+        theta = best_for(rows, n * penalty, theta)
+        at_optimum = rows.model.penalty(theta, X, y, l2)
+        if not np.allclose(penalty, at_optimum, rtol=1e-6):
             raise ValueError(
                 "at='path' needs a penalty that is quadratic with its minimum at zero, and that of "
                 f"{type(rows.model.problem).__name__} is not: take at='posterior'."
@@ -157,13 +163,15 @@ def optimum(rows, l1, l2, start, max_iter=100):
         return best_for(rows, np.diag(l2 * n * covers), start)
 
     def penalty(theta):
-        return covers @ (l1 * np.abs(theta) + l2 / 2 * theta**2)
+        each = l1 * np.abs(theta) + l2 / 2 * theta**2
+        return covers @ each
 
     theta = start
     now = rows.expansion(theta) / n
     for _ in range(max_iter):
         step = local_optimum(now, covers, l1, l2, theta) - theta
-        gain = now[0, 1:] @ step - step @ now[1:, 1:] @ step / 2
+        squared = step @ now[1:, 1:] @ step
+        gain = now[0, 1:] @ step - squared / 2
         gain += penalty(theta) - penalty(theta + step)
         if gain <= ENOUGH:
             return theta + step
@@ -172,7 +180,8 @@ def optimum(rows, l1, l2, start, max_iter=100):
         while True:
             to = theta + length * step
             now = rows.expansion(to) / n
-            if now[0, 0] - penalty(to) - before >= 1e-4 * length * gain:
+            rise = now[0, 0] - penalty(to) - before
+            if rise >= 1e-4 * length * gain:
                 break
             length /= 2
             if length < 1e-12:
@@ -201,19 +210,24 @@ def local_optimum(now, covers, l1, l2, theta):
     on = covers > 0
     off = ~on
     # The parameters without a penalty follow the others (a Schur complement).
+    inside = H[np.ix_(on, on)]
+    mixed = H[np.ix_(off, on)]
     follow = np.linalg.pinv(H[np.ix_(off, off)], hermitian=True)
     across = H[np.ix_(on, off)] @ follow
-    values, vectors = np.linalg.eigh(H[np.ix_(on, on)] - across @ H[np.ix_(off, on)])
-    values = np.maximum(values, FLATTEST * max(values.max(), 1e-300))
+    values, vectors = np.linalg.eigh(inside - across @ mixed)
+    largest = max(values.max(), 1e-300)
+    values = np.maximum(values, FLATTEST * largest)
+    slope_on = slope[on] - across @ slope[off]
     # About `theta`, so that a direction which was made less flat moves nothing there.
-    along = values * (vectors.T @ theta[on]) + vectors.T @ (slope[on] - across @ slope[off])
+    along = values * (vectors.T @ theta[on]) + vectors.T @ slope_on
     found = np.empty(len(theta))
     if l1 == 0:
         found[on] = vectors @ (along / (values + l2))
     else:
         # Least squares of as many rows as columns, whose mean squares are the quadratic function.
         scale = np.sqrt(len(values) * values)
-        design = np.asfortranarray(scale[:, None] * vectors.T)
+        scaled = scale[:, None] * vectors.T
+        design = np.asfortranarray(scaled)
         target = along * len(values) / scale
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -229,5 +243,6 @@ def local_optimum(now, covers, l1, l2, theta):
                 max_iter=MAX_SWEEPS,
             )[1]
         found[on] = coefficients[:, 0]
-    found[off] = theta[off] + follow @ (slope[off] - H[np.ix_(off, on)] @ (found[on] - theta[on]))
+    moves = found[on] - theta[on]
+    found[off] = theta[off] + follow @ (slope[off] - mixed @ moves)
     return found
