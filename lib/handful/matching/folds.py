@@ -86,7 +86,8 @@ def _check_folds(folds, codes, weights):
     n_classes = int(codes.max()) + 1
     n_folds = len(folds.labels)
     cells = folds.codes.astype(np.int64) * n_classes + codes
-    held = np.bincount(cells, weights, n_folds * n_classes).reshape(n_folds, n_classes)
+    held = np.bincount(cells, weights, n_folds * n_classes)
+    held = held.reshape(n_folds, n_classes)
     if n_folds < 2 or not len(folds.tested):
         raise ValueError("folds must be at least two, one of them not -1, got one.")
     for k in folds.tested:

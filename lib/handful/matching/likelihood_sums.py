@@ -32,12 +32,17 @@ class LikelihoodSums:
         self.weights = weights
         self.folds = folds
         self.form = form
+        n = len(weights)
         if not isinstance(X, RowBlocks):
-            X = InMemory(Rows(X, None, weights, np.arange(len(weights))))
+            X = InMemory(Rows(X, None, weights, np.arange(n)))
         self.blocks = X
-        cuts = [slice(a, a + n) for a, n in zip(self.blocks.starts, self.blocks.lengths)]
-        codes = np.zeros(len(weights), np.int8) if folds is None else folds.codes
-        self.own = [(None if y is None else y[cut], weights[cut], codes[cut]) for cut in cuts]
+        codes = np.zeros(n, np.int8) if folds is None else folds.codes
+        # What each block gets beside its columns.
+        self.own = []
+        for start, length in zip(X.starts, X.lengths):
+            cut = slice(start, start + length)
+            own_y = None if y is None else y[cut]
+            self.own.append((own_y, weights[cut], codes[cut]))
 
     def moved(self, at):
         """These rows, the columns of a linear model moved to zero where that changes nothing of
@@ -58,9 +63,11 @@ class LikelihoodSums:
     def restricted(self, places, weights, form=None):
         """The sums over some of the rows, with new weights, in memory, and a `QuadraticForm`
         beside them."""
-        X = self.model.columns(self.blocks.take(places).X)
+        some = self.blocks.take(places)
+        X = self.model.columns(some.X)
         y = None if self.y is None else self.y[places]
-        return LikelihoodSums(self.model, X, y, weights, self.folds and self.folds[places], form)
+        folds = None if self.folds is None else self.folds[places]
+        return LikelihoodSums(self.model, X, y, weights, folds, form)
 
     def where(self, mask):
         """The rows of a mask, in memory, with their weights."""
@@ -100,7 +107,8 @@ class LikelihoodSums:
         """``reduce`` of the list of what a method of the model, given `args`, says of parts of the
         rows."""
         asked = (self.model, reduce, method, args, weighted)
-        return reduce(self.blocks.map(_of_block, *asked, own=self.own))
+        found = self.blocks.map(_of_block, *asked, own=self.own)
+        return reduce(found)
 
     def values(self, theta):
         """Log-likelihoods of each row at parameters (K, p), shape (n, K)."""
@@ -109,19 +117,25 @@ class LikelihoodSums:
     def sums(self, theta):
         """Log-likelihoods of all rows together at parameters (K, p), shape (K,)."""
         found = self.over(sum, "sums", theta, weighted=True)
-        return found if self.form is None else found + self.form(theta)
+        if self.form is None:
+            return found
+        return found + self.form(theta)
 
     def expansion(self, theta):
         """The expansion of the log-likelihood of all rows together, of a linear model at parameters
         (p,)."""
         found = self.over(sum, "expansion", theta, weighted=True)
-        return found if self.form is None else found + self.form.expansion(theta)
+        if self.form is None:
+            return found
+        return found + self.form.expansion(theta)
 
     def slopes(self, theta):
         """Slopes of the log-likelihood of all rows together, of a linear model at parameters (K,
         p), shape (K, p)."""
         found = self.over(sum, "slopes", theta, weighted=True)
-        return found if self.form is None else found + self.form.slopes(theta)
+        if self.form is None:
+            return found
+        return found + self.form.slopes(theta)
 
     def moved_together(self, theta):
         """In how many rows two parameters move the log-likelihood together, shape (p, p)."""
@@ -156,15 +170,20 @@ class LikelihoodSums:
 
 
 def _of_block(block, model, reduce, method, args, weighted, own):
-    X = block.X if sparse.issparse(block.X) else np.asarray(block.X)
-    columns = own[:2] if weighted else own[:1]
+    X = block.X
+    if not sparse.issparse(X):
+        X = np.asarray(X)
+    y, weights, _ = own
     asked = getattr(model, method)
-    step = _rows_at_once(model, X, len(args[0]) if args else 0)
+    n_parameters = len(args[0]) if args else 0
+    step = _rows_at_once(model, X, n_parameters)
     found = []
     for first in range(0, len(block), step):
         part = slice(first, first + step)
-        sides = [None if c is None else c[part] for c in columns]
-        found.append(asked(*args, model.columns(X[part]), *sides))
+        given = [model.columns(X[part]), None if y is None else y[part]]
+        if weighted:
+            given.append(weights[part])
+        found.append(asked(*args, *given))
     return reduce(found)
 
 

@@ -139,9 +139,10 @@ def _near_zero(array, weights):
     """A function that gives rows of features; those far from zero are moved there, if a constant
     one keeps the rest."""
     found = moments(array, weights)
-    constant = found[3] == found[4]
+    *_, least, most = found
+    constant = least == most
     center = np.where(constant, 0.0, centers(found))
-    has_constant = (constant & (found[3] != 0)).any()
+    has_constant = (constant & (least != 0)).any()
     if not has_constant or not center.any():
         return array.__getitem__
     return lambda rows: array[rows] - center
@@ -202,13 +203,16 @@ def _block_sums(features, idx, w, cuts):
     """Sums of w_i f_i over idx[cuts[j]:cuts[j+1]], shape (blocks, N), of so many rows at once as
     CHUNK allows."""
     one = features(idx[:1])
-    M = np.empty((len(cuts) - 1, one.shape[1]), order="F")
-    step = max(1, int(CHUNK * len(M) / len(idx) / one.size))
-    for start in range(0, len(M), step):
+    n_blocks = len(cuts) - 1
+    M = np.empty((n_blocks, one.shape[1]), order="F")
+    rows_a_block = len(idx) / n_blocks
+    step = max(1, int(CHUNK / rows_a_block / one.size))
+    for start in range(0, n_blocks, step):
         edges = cuts[start : start + step + 1]
         rows = slice(edges[0], edges[-1])
         found = features(idx[rows])
-        runs = found.run_sums if isinstance(found, Products) else partial(_run_sums, found)
+        is_products = isinstance(found, Products)
+        runs = found.run_sums if is_products else partial(_run_sums, found)
         M[start : start + step] = runs(w[rows], edges - edges[0])
     if not np.isfinite(M).all():
         raise ValueError(
@@ -274,17 +278,20 @@ def _eliminate(M):
 def _refine(F, target, w):
     """Weights w (1 + y) with rounding errors taken out, for rows F of w_i f_i, and the residual
     that is left."""
-    residual = np.abs(target - F.sum(0)).max()
+    missing = target - F.sum(0)
+    residual = np.abs(missing).max()
     for _ in range(3):
         if residual <= EXACT:
             break
-        missing = target - F.sum(0)
         y = lstsq(F.T, missing, cond=1e-13, lapack_driver="gelsy")[0]
-        G = F * (1 + y)[:, None]
-        better = np.abs(target - G.sum(0)).max()
+        factors = 1 + y
+        G = F * factors[:, None]
+        still_missing = target - G.sum(0)
+        better = np.abs(still_missing).max()
         if np.abs(y).max() < 0.5 and better < residual:
             F = G
-            w = w * (1 + y)
+            w = w * factors
+            missing = still_missing
             residual = better
     return w, float(residual)
 
@@ -302,19 +309,23 @@ def pursue(F, weights, size):
     weights : float array, positive
     residual : float, length of what is missing, as a share of that of the sums
     """
-    size_of_columns = np.sqrt(weights @ F**2 / weights.sum())
-    F = F / np.maximum(size_of_columns, 1e-300)
-    length = np.maximum(np.linalg.norm(F, axis=1), 1e-300)
+    mean_squares = weights @ F**2 / weights.sum()
+    sizes = np.sqrt(mean_squares)
+    F = F / np.maximum(sizes, 1e-300)
+    lengths = np.linalg.norm(F, axis=1)
+    lengths = np.maximum(lengths, 1e-300)
     target = weights @ F
+    enough = EXACT * np.linalg.norm(target)
     chosen = np.zeros(0, int)
     w = np.zeros(0)
     missed = np.inf
     with Bar(range(2 * size), desc="pursuit", unit="row") as steps:
         for _ in steps:
-            along = F @ (target - w @ F[chosen]) / length
+            missing = target - w @ F[chosen]
+            along = F @ missing / lengths
             along[chosen] = -np.inf
-            is_exact = missed <= EXACT * np.linalg.norm(target)
-            if len(chosen) == size or is_exact or not along.max() > 0:
+            is_done = len(chosen) == size or missed <= enough
+            if is_done or not along.max() > 0:
                 break
             chosen = np.append(chosen, along.argmax())
             w, missed = nnls(F[chosen].T, target, maxiter=100 * size)
