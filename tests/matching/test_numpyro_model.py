@@ -451,6 +451,94 @@ def test_parameters_are_named_in_messages_by_their_site_and_element():
     assert jumps_of(rows, written.near[None]) == [1]
 
 
+def test_gaps_and_impossible_observations_are_named_with_their_argument_and_first_row():
+    rng, X, eta = regressors()
+    y = eta + rng.normal(size=N)
+
+    def with_entry(values, place, entry):
+        changed = np.array(values, float)
+        changed[place] = entry
+        return changed
+
+    def masked(X, y):
+        beta = numpyro.sample("beta", dist.Normal(0, 1).expand([3]))
+        with handlers.mask(mask=~jnp.isnan(y)):
+            numpyro.sample("y", dist.Normal(X @ beta, 1.0), obs=y)
+
+    def counts(data):
+        beta = numpyro.sample("beta", dist.Normal(0, 1).expand([3]))
+        numpyro.sample("y", dist.Poisson(jnp.exp(data["X"] @ beta)), obs=data["y"])
+
+    count = rng.poisson(1.0, N)
+    X_gap = with_entry(X, (9, 1), np.nan)
+    cases = [
+        (
+            linear,
+            (X, with_entry(y, [7, 30], np.nan)),
+            "argument y holds NaN in 2 of 1500 rows, .*7",
+        ),
+        (linear, (X, with_entry(y, 7, np.inf)), "argument y holds inf in 1 of 1500 rows, .*row 7"),
+        (counts, ({"X": X_gap, "y": count},), r"argument data\['X'\] holds NaN in 1 .* row 9"),
+        (
+            counts,
+            ({"X": X, "y": with_entry(count, [4, 5], -1)},),
+            "site 'y' is not finite in 2 of 1500 rows .* row 4, which observes -1.0",
+        ),
+        # a gap that is masked is not the reason
+        (masked, (with_entry(X, (9, 1), np.nan), with_entry(y, 7, np.nan)), "argument X holds NaN"),
+    ]
+    for model, args, words in cases:
+        with pytest.raises(ValueError, match=words):
+            from_numpyro(model, *args)
+    assert from_numpyro(masked, X, with_entry(y, 7, np.nan), random_state=0).kl_ < 1e-3
+    with pytest.raises(ValueError, match=r"argument y hides .* entries, the first in row"):
+        from_numpyro(linear, X, np.ma.masked_greater(y, 1))
+
+
+def test_arrays_from_outside_and_shapes_are_told_by_their_names():
+    rng, X, eta = regressors()
+    y = eta + rng.normal(size=N)
+
+    def outside(y):
+        beta = numpyro.sample("beta", dist.Normal(0, 1).expand([3]))
+        with numpyro.plate("rows", len(y)):
+            numpyro.sample("y", dist.Normal(X @ beta, 1.0), obs=y)
+
+    def in_a_helper(y):
+        numpyro.sample("y", dist.Normal(mean(numpyro.sample("b", dist.Normal(0, 1))), 1.0), obs=y)
+
+    def mean(b):
+        return X[:, 0] * b
+
+    def a_set(X, g, y):
+        a = numpyro.sample("a", dist.Normal(0, 1).expand([len(set(g))]))
+        numpyro.sample("y", dist.Normal(a[g], 1.0), obs=y)
+
+    def unknown(X, y):
+        numpyro.sample("y", dist.Normal(X[:, 0], 1.0), obs=y)
+
+    said = [
+        (outside, (y,), "the model reads X, of all 1500 rows, from outside of its arguments"),
+        (in_a_helper, (y,), r"the model reads an array of shape \(1500,\), of all 1500 rows"),
+        (linear, (X, y[:-5]), r"X of shape \(1500, 3\), y of shape \(1495,\): .*to run by itself"),
+        (linear, (X,), "X of shape .*missing 1 required positional argument: 'y'"),
+        (linear, (X, y[:, None]), r"give y.ravel\(\)"),
+        (a_set, (X, np.arange(N) % 5, y), "reads values of its rows while it is built"),
+        (unknown, (X, y), "no latent variable"),
+        (linear, (X[:1], y[:1]), "of two rows or more"),
+    ]
+    for model, args, words in said:
+        with pytest.raises(ValueError, match=words):
+            from_numpyro(model, *args)
+    for args, words in [
+        ((linear, X, y.tolist()), r"a list of 1500 rows: give np.asarray\(y\)"),
+        ((linear, X, y.astype(str)), "argument y must hold numbers, got an array of <U"),
+        ((NUTS(linear), X, y), "model must be a function that calls numpyro.sample, got NUTS"),
+    ]:
+        with pytest.raises(TypeError, match=words):
+            from_numpyro(*args)
+
+
 def test_three_mistakes_with_draws_are_told():
     model, args, kwargs = model_and_data("linear")
     rows = from_numpyro(model, *args, random_state=0, **kwargs)
@@ -473,6 +561,12 @@ def test_three_mistakes_with_draws_are_told():
         rows.check(wrong)
     with pytest.raises(ValueError, match=r"none of \['sigma'\]"):
         rows.check({"beta": right["beta"]})
+    with pytest.raises(ValueError, match=r"unconstrained .* beta\[2\], sigma \(p = 4\), got"):
+        rows.check(np.ones((500, 3)))
+    with pytest.raises(ValueError, match="the sampler has not run"):
+        rows.check(MCMC(NUTS(rows.model_), num_warmup=1, num_samples=1))
+    with pytest.raises(ValueError, match=r"'y' has 1500 entries for .* weights: .* model that you"):
+        handlers.seed(rows.model_, 0)(*args)
     with pytest.raises(ValueError, match="draws of beta must have shape"):
         rows.check(dict(right, beta=right["beta"][:, :2]))
     with pytest.raises(TypeError, match="draws must be a dict"):

@@ -104,6 +104,7 @@ SMOOTH = {
     "large": lambda t, X, y: -0.5 * (y - 1e6 * t * X[:, 0]) ** 2,
     "waves": lambda t, X, y: -0.5 * (y - np.sin(50 * t * X[:, 0])) ** 2,
     "even": lambda t, X, y: -0.5 * (y - np.exp(-((20 * (t - 0.4)) ** 2)) * X[:, 0]) ** 2,
+    "overflow": lambda t, X, y: -np.exp(3000 * t * X[:, 0]),
     "bounded": lambda t, X, y: np.where(t > 0, np.log(np.maximum(t, 1e-300)) - t * y**2, -np.inf),
 }
 

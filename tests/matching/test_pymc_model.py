@@ -290,6 +290,63 @@ def test_what_has_no_rows_is_refused_with_the_reason():
             from_pymc(model)
 
 
+def gap(values, place, entry):
+    changed = np.array(values, float)
+    changed[place] = entry
+    return changed
+
+
+@pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")
+def test_gaps_imputations_and_indices_are_told_at_once_with_the_data_and_the_row():
+    rng, X, eta = regressors()
+    y = eta + rng.normal(size=N)
+    count = rng.poisson(1.0, N)
+    hidden = np.ma.masked_greater(y, 2)
+
+    def observed(y):
+        pm.Normal("y", pm.math.dot(X, pm.Normal("beta", 0, 1, shape=3)), 1, observed=y)
+
+    def named(X, y):
+        observed_data = pm.Data("outcome", y)
+        columns = pm.Data("columns", X)
+        beta = pm.Normal("beta", 0, 1, shape=3)
+        pm.Normal("y", pm.math.dot(columns, beta), 1, observed=observed_data)
+
+    def binary(X):
+        beta = pm.Normal("beta", 0, 1, shape=3)
+        pm.Bernoulli("y", logit_p=pm.math.dot(X, beta), observed=(y > 0).astype(int))
+
+    def imputed():
+        x = pm.Normal("x", 0, 1, observed=np.ma.masked_invalid(gap(X[:, 0], 3, np.nan)))
+        pm.Normal("y", x * pm.Normal("beta", 0, 1), 1, observed=y)
+
+    def groups(g):
+        pm.Normal("y", pm.Normal("a", 0, 1, shape=5)[g], 1, observed=y)
+
+    said = [
+        (lambda: observed(gap(y, [7, 9], np.nan)), "'y' observes 2 of 1500 .*the first in row 7"),
+        (lambda: observed(hidden), f"'y' observes {hidden.mask.sum()} of 1500 entries"),
+        (imputed, "'x' observes 1 of 1500 entries .* row 3, .*Latent variables of single rows"),
+        (lambda: named(X, gap(y, 7, np.inf)), "the data 'outcome' holds inf in 1 of 1500 .* row 7"),
+        (lambda: named(gap(X, (5, 1), np.inf), y), "the data 'columns' holds inf .* row 5"),
+        (
+            lambda: binary(gap(X, (4, 2), np.nan)),
+            r"array of shape \(1500, 3\) in the term 'y' holds",
+        ),
+        (lambda: groups(1 + np.arange(N) % 5), "index 5 of row 4 lies beyond the end .* 5 entries"),
+    ]
+    for written, words in said:
+        with pm.Model() as model:
+            written()
+        with pytest.raises(ValueError, match=words):
+            from_pymc(model)
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0, 1, shape=3)
+        pm.Poisson("y", pm.math.exp(pm.math.dot(X, beta)), observed=np.where(count == 3, -1, count))
+    with pytest.raises(ValueError, match=r"variable 'y' is not finite .*, which observes -1"):
+        from_pymc(model)
+
+
 def test_groups_are_found_whose_deviation_is_drawn_as_well():
     rng = np.random.default_rng(0)
     n_groups, n = 130, 9000

@@ -44,6 +44,8 @@ class Likelihood:
     squares = False
     # The labels of a classification.
     classes: Any = None
+    # What to do where no mode is found, in words.
+    to_a_mode = "centre and scale the columns of X, give other starts, or a narrower prior"
 
     def __init__(self, function: Any):
         self.function = function

@@ -15,6 +15,7 @@ from handful.matching.draws import stacked
 from handful.matching.importance_check import DrawsReport, check_log_weights
 from handful.matching.likelihoods import LEAST_ROWS, Likelihood
 from handful.matching.matched_coreset import MatchedCoreset
+from handful.matching.model_faults import impossible
 from handful.matching.recombine import recombine
 from handful.models.newton import bordered
 
@@ -25,6 +26,9 @@ MOST_NAMED = 5
 NEAR_ZERO = 0.3
 STEPS = 1000
 TRIES = 10
+# So many starts are of the full range, and each further one is by so much nearer to zero.
+FULL_TRIES = 4
+SHRINK = 10.0
 
 
 class WrittenModel(Likelihood):
@@ -45,6 +49,12 @@ class WrittenModel(Likelihood):
 
     has_slopes = True
     near: np.ndarray
+    to_a_mode = (
+        "centre and scale the data, give narrower priors, and look for an index that lies beyond "
+        "the end of its array"
+    )
+    # What keeps a row that has a gap, in words.
+    masking = ""
 
     def __init__(self, n: int, shapes: dict[str, tuple[int, ...]]):
         super().__init__(self)
@@ -54,6 +64,29 @@ class WrittenModel(Likelihood):
     def start(self, rows):
         """As `Likelihood.start`."""
         return self.near
+
+    def find_near(self, negative):
+        """Set `near` by `nearby_mode`.
+
+        Raises
+        ------
+        ValueError
+            where no parameters are possible, with the reason
+        """
+        found = nearby_mode(negative, self.p)
+        if found is None:
+            thetas = starts_near_zero(self.p)
+            tried = [self.terms(theta) for theta in [np.zeros(self.p), *thetas]]
+            raise ValueError(impossible(tried, self.data(), self.n, self.masking))
+        self.near = found
+
+    def terms(self, theta):
+        """The `Term`s of the log density at parameters (p,), always in the same order."""
+        raise NotImplementedError
+
+    def data(self):
+        """The arrays that the model reads, by what they are called."""
+        raise NotImplementedError
 
     def named(self, numbers):
         """As `Likelihood.named`: by the variable, and the place of the element in it."""
@@ -132,6 +165,7 @@ class WrittenModel(Likelihood):
     def flat(self, draws):
         """Parameters, shape (chains, S, p) or (S, p), of draws as `ModelRows.check` takes them."""
         if isinstance(draws, np.ndarray):
+            self._check_width(draws)
             return draws
         named = {}
         for name, array in by_name(draws).items():
@@ -158,6 +192,14 @@ class WrittenModel(Likelihood):
             raise ValueError(self._outside(rows, theta))
         return theta.reshape(*size, theta.shape[1])
 
+    def _check_width(self, draws):
+        if draws.ndim < 2 or draws.shape[-1] != self.p:
+            raise ValueError(
+                "an array of draws is of unconstrained parameters, shape (draws, p) or (chains, "
+                f"draws, p) for {self.named(range(self.p))} (p = {self.p}), got {draws.shape}: "
+                "give a dict of arrays by name for what the sampler gives."
+            )
+
     def _outside(self, rows, theta):
         """Which of the draws' variables have no unconstrained value."""
         first = np.flatnonzero(~np.isfinite(theta).all(1))[0]
@@ -179,11 +221,10 @@ def nearby_mode(negative, p):
     """Parameters (p,) near a mode, of minus the log density and its slope, a function of
     parameters (p,).
 
-    The search starts near zero, and again from elsewhere where it ends at nothing finite.
+    The search starts near zero, and again from elsewhere where it ends at nothing finite. None
+    where nothing is found.
     """
-    rng = np.random.default_rng(0)
-    for _ in range(TRIES):
-        start = rng.uniform(-NEAR_ZERO, NEAR_ZERO, p)
+    for start in starts_near_zero(p):
         if not np.isfinite(negative(start)[0]):
             continue
         found = minimize(
@@ -195,10 +236,15 @@ def nearby_mode(negative, p):
         )
         if np.isfinite(found.fun) and np.isfinite(found.x).all():
             return found.x
-    raise ValueError(
-        "the density of the model is not finite near its unconstrained parameters of zero: look "
-        "for observations outside of the support of their distribution."
-    )
+    return None
+
+
+def starts_near_zero(p):
+    """Parameters where a search may start, shape (TRIES, p): nearer and nearer to zero, as columns
+    that are not scaled make densities overflow."""
+    rng = np.random.default_rng(0)
+    widths = NEAR_ZERO * SHRINK ** -np.maximum(0, np.arange(TRIES) - FULL_TRIES)
+    return widths[:, None] * rng.uniform(-1, 1, (TRIES, p))
 
 
 def group(draws, name):
@@ -215,7 +261,12 @@ def group(draws, name):
 def by_name(draws):
     """Arrays by name, of a dict, a sampler that has run, or ArviZ's InferenceData or DataTree."""
     if hasattr(draws, "get_samples"):
-        return draws.get_samples(group_by_chain=True)
+        try:
+            return draws.get_samples(group_by_chain=True)
+        except AssertionError as error:
+            raise ValueError(
+                "the sampler has not run: mcmc.run(key, *rows.args_, **rows.kwargs_)."
+            ) from error
     variables = group(draws, "posterior")
     if variables is None:
         variables = getattr(draws, "data_vars", draws)
@@ -231,9 +282,9 @@ def _leading(name, array, shape):
     """The dimensions before those of the variable: (S,) or (chains, S)."""
     before = array.ndim - len(shape)
     if before not in (1, 2) or array.shape[before:] != shape:
+        sizes = ", ".join(["draws", *map(str, shape)])
         raise ValueError(
-            f"draws of {name} must have shape (draws, *{shape}) or (chains, draws, *{shape}), got "
-            f"{array.shape}."
+            f"draws of {name} must have shape ({sizes}) or (chains, {sizes}), got {array.shape}."
         )
     return array.shape[:before]
 

@@ -3,6 +3,8 @@ transforms."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import getclosurevars, isfunction, signature
+from numbers import Number
 from typing import Any
 
 import jax
@@ -10,13 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 from jax.flatten_util import ravel_pytree
+from jax.tree_util import keystr
 from numpyro import handlers
 from numpyro.distributions.transforms import biject_to
 from numpyro.infer import init_to_uniform
 from numpyro.infer.util import constrain_fn, potential_energy
 from numpyro.primitives import Messenger
 
-from handful.matching.model_rows import WrittenModel, nearby_mode, padded
+from handful.matching.model_faults import Term
+from handful.matching.model_rows import WrittenModel, padded
 
 # Parameters that are handled at once: one shape for the compiler.
 AT_ONCE = 32
@@ -24,6 +28,10 @@ AT_ONCE = 32
 FEW = 5
 # Two log densities are the same up to this share.
 SAME = 1e-9
+# A list of more numbers is rows.
+MOST_NUMBERS = 50
+# What JAX raises of a model that asks for values while it is built.
+OF_VALUES = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)
 
 
 def in_64_bits():
@@ -50,7 +58,23 @@ class WeightedSites(Messenger):
         """As `Messenger.process_message`: a scale that is there is multiplied, and masks stay."""
         if msg["type"] == "sample" and msg["name"] in self.weights:
             own = self.weights[msg["name"]]
+            self._check_length(msg, own)
             msg["scale"] = own if msg["scale"] is None else own * msg["scale"]
+
+    def _check_length(self, msg, own):
+        fn = msg["fn"]
+        axis = -own.ndim
+        shapes = [fn.batch_shape]
+        if msg["value"] is not None:
+            value = np.shape(msg["value"])
+            shapes.append(value[: len(value) - fn.event_dim])
+        got = max((shape[axis] for shape in shapes if len(shape) >= own.ndim), default=1)
+        if got not in (1, len(own)):
+            raise ValueError(
+                f"the site {msg['name']!r} has {got} entries for {len(own)} weights: this model is "
+                "for the chosen rows, model_(*args_, **kwargs_). On all rows, and for predictions, "
+                "take the model that you wrote."
+            )
 
 
 class NumPyroModel(WrittenModel):
@@ -68,9 +92,17 @@ class NumPyroModel(WrittenModel):
     """
 
     def __init__(self, model: Callable[..., Any], args: tuple, kwargs: dict):
+        if not callable(model) or isinstance(model, type):
+            raise TypeError(
+                "model must be a function that calls numpyro.sample, got "
+                f"{getattr(model, '__name__', type(model).__name__)}."
+            )
         self.model = model
-        self.leaves, self.tree = jax.tree.flatten((args, kwargs))
-        self.arrays = [_as_rows(leaf) for leaf in self.leaves]
+        named = jax.tree_util.tree_flatten_with_path((args, kwargs), is_leaf=_is_long_list)
+        self.names = [_name_of(model, path) for path, _ in named[0]]
+        self.leaves = [_plain(leaf) for _, leaf in named[0]]
+        self.tree = named[1]
+        self.arrays = [_as_rows(*pair) for pair in zip(self.names, self.leaves)]
         n, self.row_axes, shapes = self._rows_of_arguments()
         super().__init__(n, shapes)
         self._compile()
@@ -78,7 +110,7 @@ class NumPyroModel(WrittenModel):
             flat, self.unravel = ravel_pytree(jax.jit(self._anywhere)())
         self.p = len(flat)
         self._refuse_what_hangs_on_rows()
-        self.near = nearby_mode(self._negative(), self.p)
+        self.find_near(self._negative())
 
     # The rows of the arguments --------------------------------------------------------------------
 
@@ -107,15 +139,16 @@ class NumPyroModel(WrittenModel):
         """The number of rows, the axis of each site that has an entry a row, from the last, and the
         shapes of the latent variables."""
         lengths = sorted({len(a) for a in self.arrays if a is not None}, reverse=True)
-        for n in lengths:
+        # one row is no choice
+        for n in (length for length in lengths if length > 1):
             self.n = n
             axes, shapes = self._sites_of_rows()
             if axes:
                 return n, axes, shapes
         raise ValueError(
-            "no observed or factor site of the model has an entry for each row of an argument. "
-            "Give the data as arguments, arrays with a row for each observation, and factors "
-            f"without their sum; the arguments have {lengths or 'no'} rows."
+            "no observed or factor site of the model has an entry for each row of an argument, of "
+            "two rows or more. Give the data as arguments, arrays with a row for each observation, "
+            f"and factors without their sum; the arguments have {lengths or 'no'} rows."
         )
 
     def _sites_of_rows(self):
@@ -129,7 +162,7 @@ class NumPyroModel(WrittenModel):
                 raise ValueError(
                     f"the latent variable {name!r} of shape {site.shape} grows with the rows. A "
                     "latent variable for each row is not supported: integrate it out, or sample on "
-                    "all rows."
+                    "all rows; if it is observed, give it obs=."
                 )
             axes[name] = _row_axis(name, site.shape, few[name].shape, self.n)
         return axes, {name: site.shape for name, site in every.items() if not site.is_observed}
@@ -146,25 +179,60 @@ class NumPyroModel(WrittenModel):
         try:
             with in_64_bits():
                 jax.eval_shape(trace, self.taken(np.arange(count)))
-        except (
-            jax.errors.ConcretizationTypeError,
-            jax.errors.TracerArrayConversionError,
-        ) as error:
-            raise ValueError(
-                "the model reads values of its rows while it is built, such as the number of "
-                "groups: compute them before, and give them as arguments."
-            ) from error
-        except (TypeError, ValueError, IndexError) as error:
-            if count == self.n:
-                raise
-            raise ValueError(
-                f"the model runs on its {self.n} rows, and not on {count} of them: the number of "
-                "rows has to come from its arguments, such as len(y)."
-            ) from error
+        except Exception as error:
+            raise ValueError(self._why_it_fails(error, count)) from error
         for name, site in found.items():
             if site.refused:
                 raise ValueError(site.refused.format(name=name))
         return {name: site for name, site in found.items() if site.kind == "sample"}
+
+    def _why_it_fails(self, error, count):
+        """What to say of an error of the model on so many rows."""
+        said = str(error).strip().partition("\n")[0].rstrip(".")
+        # a set of rows, or a key of a dict
+        is_hashed = "unhashable" in said and "Tracer" in said
+        if isinstance(error, OF_VALUES) or is_hashed:
+            return (
+                "the model reads values of its rows while it is built, such as the number of "
+                "groups: compute them before, and give them as arguments; or values of its latent "
+                "variables, in an `if` or by numpy: take jnp.where, and jax.numpy."
+            )
+        if count == self.n:
+            shapes = ", ".join(map(_shaped, self.names, self.leaves))
+            return (
+                f"the model does not run on its arguments, {shapes or 'of which there are none'}: "
+                f"{said or type(error).__name__}. It has to run by itself, "
+                "numpyro.handlers.seed(model, 0)(...)."
+            )
+        elsewhere = self._read_elsewhere()
+        if elsewhere:
+            return (
+                f"the model reads {elsewhere}, of all {self.n} rows, from outside of its "
+                "arguments, so that it does not run on some of the rows: give it as an argument."
+            )
+        return (
+            f"the model runs on its {self.n} rows, and not on {count} of them: the number of "
+            "rows has to come from its arguments, such as len(y), and what has an entry a row has "
+            f"to be an argument ({said})."
+        )
+
+    def _read_elsewhere(self):
+        """Arrays with an entry a row that the model reads from outside, in words, or nothing."""
+        model = _innermost(self.model)
+        found = getclosurevars(model) if isfunction(model) else None
+        around = {**found.globals, **found.nonlocals} if found else {}
+        names = [name for name, value in around.items() if _has_length(value, self.n)]
+        if names:
+            return ", ".join(names)
+
+        def trace(rows):
+            sites = self._trace(rows, self.n, substitute_fn=init_to_uniform)
+            return [_log_prob(site) for site in sites.values() if site["type"] == "sample"]
+
+        with in_64_bits():
+            constants = jax.make_jaxpr(trace)(self.taken(np.arange(self.n))).consts
+        shapes = [np.shape(value) for value in constants if _has_length(value, self.n)]
+        return f"an array of shape {shapes[0]}" if shapes else ""
 
     def _trace(self, rows, count, **values):
         """What NumPyro says of each site, by name, of the model on arrays of `count` rows."""
@@ -195,6 +263,11 @@ class NumPyroModel(WrittenModel):
                 total += by_row.reshape(count, -1).sum(1)
             return total
 
+        def by_site(values, rows):
+            sites = self._trace(rows, len(rows[0]), data=values).items()
+            samples = {name: site for name, site in sites if site["type"] == "sample"}
+            return {name: (_log_prob(site), site["value"]) for name, site in samples.items()}
+
         def weighted(theta, rows, w):
             return w @ of_rows(theta, rows)
 
@@ -207,6 +280,7 @@ class NumPyroModel(WrittenModel):
             return -of_rows(theta, rows).sum() - prior(theta, rows)
 
         self.model_seeded = handlers.seed(self.model, 0)
+        self._by_site = jax.jit(by_site)
         self._of_rows = jax.jit(jax.vmap(of_rows, (0, None)))
         self._prior = jax.jit(jax.vmap(prior, (0, None)))
 
@@ -278,6 +352,28 @@ class NumPyroModel(WrittenModel):
             return float(value), np.asarray(slope)
 
         return negative
+
+    masking = "to keep a row with a gap, mask its sites: numpyro.handlers.mask(mask=seen)"
+
+    def terms(self, theta):
+        """As `WrittenModel.terms`."""
+        with in_64_bits():
+            found = self._by_site(self._constrained(theta), self.taken(np.arange(self.n)))
+        return [self._term(*named) for named in found.items()]
+
+    def _term(self, name, by_entry_and_value):
+        by_entry, value = map(np.asarray, by_entry_and_value)
+        what = "the prior of" if name in self.shapes else "the site"
+        if name not in self.row_axes:
+            return Term(f"{what} {name!r}", by_entry, has_rows=False)
+        values = np.moveaxis(by_entry, self.row_axes[name], 0)
+        shown = value if value.shape == (self.n,) else None
+        return Term(f"{what} {name!r}", values, has_rows=True, observed=shown)
+
+    def data(self):
+        """As `WrittenModel.data`."""
+        arrays = zip(self.names, self.arrays)
+        return {f"the argument {name}": array for name, array in arrays if array is not None}
 
     # Draws and samplers ---------------------------------------------------------------------------
 
@@ -413,19 +509,86 @@ def _row_axis(name, shape, few, n):
     if len(shape) != len(few) or len(differ) != 1 or shape[differ[0]] != n:
         raise ValueError(
             f"the site {name!r} of shape {shape} must have one axis of the {n} rows, an entry for "
-            "each."
+            "each; a column of shape (n, 1) beside a mean of shape (n,) makes (n, n): give "
+            "y.ravel()."
         )
     return differ[0]
 
 
-def _as_rows(leaf):
+def _innermost(model):
+    """The function inside of handlers."""
+    while hasattr(model, "fn"):
+        model = model.fn
+    return model
+
+
+def _name_of(model, path):
+    """What an argument is called, or a part of it: of its path in (args, kwargs)."""
+    side, first, *rest = path
+    if side.idx:
+        return first.key + keystr(rest)
+    try:
+        parameters = list(signature(_innermost(model)).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    names = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+    name = names[first.idx] if first.idx < len(names) else f"number {first.idx}"
+    return name + keystr(rest)
+
+
+def _is_long_list(value):
+    """Whether an argument is rows of numbers in a list, which are no arrays."""
+    is_long = isinstance(value, list) and len(value) > MOST_NUMBERS
+    return is_long and all(isinstance(entry, Number | list) for entry in value)
+
+
+def _plain(leaf):
+    """An argument, of which a single integer is Python's."""
+    is_integer = getattr(getattr(leaf, "dtype", None), "kind", "") in "iu"
+    return int(leaf) if is_integer and np.shape(leaf) == () else leaf
+
+
+def _as_rows(name, leaf):
     """An argument as an array, or None where it has no rows."""
     if hasattr(leaf, "iloc"):
         raise TypeError(
             "arguments of a NumPyro model must be arrays, got a "
-            f"{type(leaf).__name__}: give X.to_numpy()."
+            f"{type(leaf).__name__}: give {name}.to_numpy()."
         )
-    return np.asarray(leaf) if np.ndim(leaf) > 0 else None
+    if isinstance(leaf, list):
+        raise TypeError(
+            "arguments of a NumPyro model must be arrays, got a list of "
+            f"{len(leaf)} rows: give np.asarray({name})."
+        )
+    if np.ndim(leaf) == 0:
+        return None
+    array = np.asarray(leaf)
+    if array.dtype.kind not in "biufc":
+        raise TypeError(
+            f"the argument {name} must hold numbers, got an array of {array.dtype}: encode words "
+            f"as integers, and give {name}.astype(float) of numbers in objects."
+        )
+    hidden = np.ma.getmaskarray(leaf) if isinstance(leaf, np.ma.MaskedArray) else np.zeros(0)
+    if hidden.any():
+        first = np.flatnonzero(hidden.reshape(len(array), -1).any(1))[0]
+        raise ValueError(
+            f"the argument {name} hides {np.count_nonzero(hidden)} entries, the first in row "
+            f"{first}, and NumPyro reads what is hidden: leave such rows out, or give the mask as "
+            "an argument, and numpyro.handlers.mask(mask=seen) around the site."
+        )
+    return array
+
+
+def _has_length(value, n):
+    is_array = hasattr(value, "dtype") and np.ndim(value) > 0
+    return is_array and len(value) == n
+
+
+def _shaped(name, leaf):
+    """An argument with its shape, in words."""
+    if hasattr(leaf, "dtype"):
+        return f"{name} of shape {tuple(leaf.shape)}"
+    return f"{name} = {str(leaf)[:40]}"
 
 
 def _log_prob(site):

@@ -164,6 +164,8 @@ def find_pilot(rows, prior, start):
     others = starts[:0] if rows.model.n_outputs else jittered(starts[0])
     tried = [starts[0], *others]
     counts = np.max([rows.moved_together(theta) for theta in tried], axis=0)
+    if not counts.size:
+        raise ValueError("the model must have parameters: no latent variable was found.")
     if not counts.any():
         raise ValueError(
             f"the log-likelihood of no row changes with any parameter near the start {starts[0]}, "
@@ -198,10 +200,7 @@ def find_pilot(rows, prior, start):
             lower = np.linalg.cholesky(root @ root.T)
             modes.append((mode, lower))
     if not modes:
-        raise ConvergenceError(
-            "no mode was found: centre and scale the columns of X, give other starts, or a "
-            "narrower prior."
-        )
+        raise ConvergenceError(f"no mode was found: {rows.model.to_a_mode}.")
     return Pilot(*zip(*modes)), log_prior, counts
 
 

@@ -53,8 +53,9 @@ def check_alone(rows, thetas):
             f"the log-likelihood of row {places[k]} is {alone[j]:.6g} alone and "
             f"{company[k, j]:.6g} in company of other rows, at the same parameters. It must hang "
             "on its own row only: something looks at the block, such as a mean, a "
-            "standardisation, a risk set, the number of rows or random numbers. Compute it from "
-            "all rows before, and give it as a column."
+            "standardisation, a risk set, the number of rows, random numbers, or an array of all "
+            "rows that is not among the data. Compute it from all rows before, and give it as a "
+            "column."
         )
 
 
@@ -82,9 +83,10 @@ def jumping(rows, thetas, directions):
         values = some.values(np.vstack([theta, there]))
         with np.errstate(invalid="ignore"):
             changes = np.abs(values[:, 1:] - values[:, :1])
-        # where parameters are impossible a support ends, which is no jump within it
-        changes[~np.isfinite(changes)] = 0
-        largest = changes.max(0).reshape(N_STEPS, C)
+        # where parameters are impossible a support ends, or a number, which is no jump within it
+        changes = changes.reshape(-1, N_STEPS, C)
+        impossible = ~np.isfinite(changes).all(1, keepdims=True)
+        largest = np.where(impossible, 0, changes).max(0)
         finite = np.abs(values[np.isfinite(values)])
         largest[largest <= ROUNDING * finite.max(initial=0)] = 0
         following = np.vstack([largest[2:], np.zeros((1, C))])

@@ -7,7 +7,8 @@ import numpy as np
 
 from handful.lazy import LazyModule
 from handful.matching.differences import around, evenly
-from handful.matching.model_rows import WrittenModel, nearby_mode
+from handful.matching.model_faults import Term, gaps
+from handful.matching.model_rows import WrittenModel
 
 pm = LazyModule("pymc")
 fgraph = LazyModule("pymc.model.fgraph")
@@ -16,6 +17,7 @@ pytensor = LazyModule("pytensor")
 pt = LazyModule("pytensor.tensor")
 replace = LazyModule("pytensor.graph.replace")
 shaping = LazyModule("pytensor.tensor.shape")
+subtensor = LazyModule("pytensor.tensor.subtensor")
 traversal = LazyModule("pytensor.graph.traversal")
 
 # Rows on which a part of the model is tried, and the share up to which it is that of all rows.
@@ -51,7 +53,11 @@ class PyMCModel(WrittenModel):
         self.p = sum(v.size for v in self.point)
         terms = [*model.observed_RVs, *model.potentials]
         by_term = model.logp(vars=terms, sum=False, jacobian=False) if terms else []
-        shapes = [np.shape(value) for value in self._function(by_term)(*self.point)]
+        _refuse_indices(by_term)
+        # what is no number is told below
+        with np.errstate(all="ignore"):
+            values = self._function(by_term)(*self.point)
+        shapes = [np.shape(value) for value in values]
         n = max((shape[0] for shape in shapes if shape), default=0)
         if not n:
             raise ValueError(
@@ -65,12 +71,14 @@ class PyMCModel(WrittenModel):
                     f"the term {term.name!r} is of all {n} rows together: give it without the sum, "
                     "an entry for each row, the rows first."
                 )
-        self.terms = [term for term, of_rows in zip(terms, rows) if of_rows]
+        self.row_terms = [term for term, of_rows in zip(terms, rows) if of_rows]
         super().__init__(n, self._shapes(n))
-        others = [term for term in terms if term not in self.terms]
+        self._graphs = dict(zip([term.name for term in terms], by_term))
+        self._refuse_gaps([value for value, of_rows in zip(values, rows) if of_rows])
+        others = [term for term in terms if term not in self.row_terms]
         by_row = [_summed(graph) for graph, of_rows in zip(by_term, rows) if of_rows]
         self._compile(sum(by_row), model.logp(vars=[*model.free_RVs, *others]))
-        self.near = nearby_mode(self._negative, self.p)
+        self.find_near(self._negative)
 
     def _shapes(self, n):
         """Shapes of the latent variables as draws have them."""
@@ -91,7 +99,51 @@ class PyMCModel(WrittenModel):
 
     def _function(self, outputs, *inputs, of_values=True):
         given = [*(self.value_vars if of_values else ()), *inputs]
-        return pytensor.function(given, outputs, on_unused_input="ignore")
+        # as a sampler compiles it: impossible parameters have a density of zero
+        return pm.compile(given, outputs, on_unused_input="ignore")
+
+    def _refuse_gaps(self, by_term):
+        """ValueError for rows that are impossible at the first point, where the data have a gap."""
+        never = [~np.isfinite(value).reshape(self.n, -1).all(1) for value in by_term]
+        said = gaps(self.data(), self.n, np.any(never, axis=0))
+        if said and np.any(never):
+            raise ValueError(f"{said}: leave such rows out, or fill them in; {self.masking}.")
+
+    masking = "to keep a row with a gap, give its log-likelihood as a pm.Potential of zero there"
+
+    def terms(self, theta):
+        """As `WrittenModel.terms`."""
+        free = self.model.free_RVs
+        priors = self.model.logp(vars=free, sum=False)
+        function = self._function([*self._graphs.values(), *priors])
+        with np.errstate(all="ignore"):
+            values = function(*self._split(theta))
+        in_rows = {term.name for term in self.row_terms}
+        names = [f"the variable {name!r}" for name in self._graphs]
+        names += [f"the prior of {variable.name!r}" for variable in free]
+        has_rows = [name in in_rows for name in self._graphs] + [False] * len(free)
+        observed = [self._observed(name) for name in self._graphs] + [None] * len(free)
+        return list(map(Term, names, map(np.asarray, values), has_rows, observed))
+
+    def _observed(self, name):
+        """What a variable observes, an entry a row; None where that is not known."""
+        value = self.model.rvs_to_values.get(self.model[name])
+        data = None if value is None else _data_of(value)
+        return data if np.shape(data) == (self.n,) else None
+
+    def data(self):
+        """As `WrittenModel.data`."""
+        found = {}
+        for term, graph in self._graphs.items():
+            for variable in traversal.ancestors([graph]):
+                data = _data_of(variable)
+                if data is None or np.ndim(data) == 0:
+                    continue
+                name = f"an array of shape {np.shape(data)} in the term {term!r}"
+                if variable.name is not None:
+                    name = f"the data {variable.name!r}"
+                found[name] = data
+        return found
 
     def _compile(self, total, prior):
         """Set the compiled functions of values, numbers of rows, and weights."""
@@ -135,7 +187,7 @@ class PyMCModel(WrittenModel):
             parts[variable] = pt.specify_shape(part.reshape(shape), (None, *value.shape))
             start += value.size
         batched = replace.vectorize_graph(output, parts)
-        return pytensor.function([theta, *inputs], batched, on_unused_input="ignore")
+        return pm.compile([theta, *inputs], batched, on_unused_input="ignore")
 
     def _is_that_of_all(self, total):
         """Whether the log-likelihoods of some rows alone are those in the company of all."""
@@ -178,6 +230,8 @@ class PyMCModel(WrittenModel):
         value = w @ self.of_rows(theta[None], rows)[0]
         return with_hessian(value, lambda there: self.slopes_of(there, rows, w), theta)
 
+    # a search may leave what floats can hold
+    @np.errstate(all="ignore")
     def _negative(self, theta):
         value, *slope = self._posterior(*self._split(theta))
         return -float(value), -_flat(slope)
@@ -205,7 +259,7 @@ class PyMCModel(WrittenModel):
 
     def weighted(self, indices, weights, form):
         """As `WrittenModel.weighted`: potentials of the chosen rows stand for the terms of all."""
-        names = [term.name for term in self.terms]
+        names = [term.name for term in self.row_terms]
         model = _copy(self.model)
         shapes = self._function([d.shape for d in self.model.deterministics], of_values=False)()
         for deterministic, shape in zip(list(model.deterministics), shapes):
@@ -266,6 +320,16 @@ def _copy(model):
 
 
 def _refuse_variables(model):
+    for variable in model.observed_RVs:
+        whole = variable.name.removesuffix("_observed")
+        unobserved = f"{whole}_unobserved"
+        if whole != variable.name and unobserved in model.named_vars:
+            raise ValueError(
+                f"the variable {whole!r} observes {_hidden(model[whole])}, which PyMC takes for "
+                f"latent variables, {unobserved!r}. Latent variables of single rows are not "
+                "supported: leave these rows out, or fill the entries in; where the outcome alone "
+                "is missing, its row says nothing of the parameters."
+            )
     if model.discrete_value_vars:
         names = [model.values_to_rvs[v].name for v in model.discrete_value_vars]
         raise ValueError(
@@ -276,6 +340,49 @@ def _refuse_variables(model):
             raise ValueError(
                 f"the variable {variable.name!r} takes a subsample: leave pm.Minibatch and "
                 "total_size out, as the rows are chosen here."
+            )
+
+
+def _hidden(whole):
+    """How many entries of a variable are missing, in words, of the graph that joins these with the
+    others."""
+    of_missing = next(v for v in traversal.ancestors([whole]) if _is_mask(v))
+    for variable in traversal.ancestors([whole]):
+        if _is_mask(variable) and _data_of(variable).sum() < _data_of(of_missing).sum():
+            of_missing = variable
+    mask = _data_of(of_missing)
+    first = np.flatnonzero(mask.reshape(len(mask), -1).any(1))[0]
+    return f"{mask.sum()} of {mask.size} entries as NaN or masked, the first in row {first}"
+
+
+def _is_mask(variable):
+    data = _data_of(variable)
+    return isinstance(data, np.ndarray) and data.dtype == bool and data.ndim > 0
+
+
+def _refuse_indices(graphs):
+    """ValueError for data that index beyond the end of an array: compiled code would read on."""
+    for variable in traversal.ancestors(graphs):
+        op = variable.owner.op if variable.owner else None
+        is_indexed = isinstance(op, subtensor.AdvancedSubtensor1 | subtensor.AdvancedSubtensor)
+        # along the first axis, by one array
+        if not is_indexed or len(variable.owner.inputs) != 2:
+            continue
+        if len(getattr(op, "idx_list", None) or [0]) > 1:
+            continue
+        array, index = variable.owner.inputs
+        length = array.type.shape[0]
+        places = _data_of(index)
+        is_known = length is not None and np.ndim(places) == 1 and places.dtype.kind == "i"
+        if not is_known:
+            continue
+        outside = np.flatnonzero((places >= length) | (places < -length))
+        if len(outside):
+            first = outside[0]
+            raise ValueError(
+                f"the index {places[first]} of row {first} lies beyond the end of an array of "
+                f"{length} entries, such as a variable with one for each group: count from 0, and "
+                "give the variable an entry for each."
             )
 
 
