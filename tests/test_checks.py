@@ -294,3 +294,17 @@ def test_a_step_that_passes_rows_on_stands_in_the_example_as_it_is(step):
 def test_an_error_of_training_without_words_stays_what_it_is():
     with pytest.raises(ValueError, match=r"^$"), training_named(LogisticRegression(), WORDS):
         raise ValueError
+
+
+def test_columns_of_texts_are_told_from_those_of_categories():
+    texts = [f"the red cat of house {k} sleeps" for k in range(60)]
+    towns = ["New York on Hudson", "Frankfurt on the Main"] * 30
+    frame = pd.DataFrame({"text": texts, "town": towns, "x": np.arange(60.0)})
+    both = "TfidfVectorizer for the texts of 'text', OneHotEncoder or OrdinalEncoder for others in"
+    for columns, said in [
+        (["text", "town", "x"], both),
+        (["text", "x"], "scikit-learn's TfidfVectorizer for the texts of 'text' in"),
+        (["town", "x"], "scikit-learn's OneHotEncoder or OrdinalEncoder in"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            handful.KCenter(5).fit(frame[columns])

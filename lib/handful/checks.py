@@ -35,6 +35,9 @@ from handful.tables import (
 from handful.trainers import input_tags_of
 
 LARGEST = float(np.finfo(np.float64).max)
+# So many entries of a column say whether it holds texts, and so many spaces make one.
+MANY_WORDS = 1000
+LONG_TEXT = 2
 MAX_SEED = np.iinfo(np.int32).max
 LIMITS = {
     "above": (operator.gt, "greater than"),
@@ -239,10 +242,15 @@ def words_named(X, name="X"):
             raise
         shown = ", ".join(map(repr, columns[:5])) + (", ..." if len(columns) > 5 else "")
         one = len(columns) == 1
+        encoder = "OneHotEncoder or OrdinalEncoder"
+        if texts := [column for column in columns if _holds_texts(_column_of(X, column))]:
+            names = ", ".join(map(repr, texts[:5]))
+            of_texts = f"TfidfVectorizer for the texts of {names}"
+            encoder = f"{of_texts}, {encoder} for others" if len(texts) < len(columns) else of_texts
         raise ValueError(
             f"{str(error).rstrip('.')}. {'Column' if one else 'Columns'} {shown} of {name} "
             f"{'holds' if one else 'hold'} words: encode them as numbers, for example by "
-            "scikit-learn's OneHotEncoder or OrdinalEncoder in a ColumnTransformer."
+            f"scikit-learn's {encoder} in a ColumnTransformer."
         ) from error
 
 
@@ -334,6 +342,20 @@ def word_columns(X):
         return []
     names = list(getattr(X, "columns", range(array.shape[1])))
     return [name for name, column in zip(names, array.T) if any(map(_is_word, column))]
+
+
+def _column_of(X, column):
+    """The entries of a column of a table, by its name, or by its place where it has none."""
+    if hasattr(X, "columns"):
+        return np.asarray(X[column], dtype=object)
+    return np.asarray(X, dtype=object)[:, column]
+
+
+def _holds_texts(entries):
+    """Whether words are texts, of several words each and hardly ever the same, not categories."""
+    words = [str(word) for word in entries[:MANY_WORDS] if _is_word(word)]
+    n_long = sum(word.strip().count(" ") >= LONG_TEXT for word in words)
+    return n_long > len(words) / 2 and len(set(words)) > len(words) / 2
 
 
 def _is_word(value):

@@ -242,6 +242,15 @@ def test_draws_are_taken_as_samplers_give_them():
         posterior = by_chain
 
     assert rows.check(Tree()).variance == report.variance
+    # what Laplace gives is named as well, and draws of the posterior once it is weighted
+    laplace = rows.laplace_
+    assert {name: v.shape[1:] for name, v in laplace.draws.items()} == rows._written.shapes
+    np.testing.assert_allclose(
+        rows._written.flat(laplace.draws), rows.coreset_.laplace_.draws, atol=1e-6
+    )
+    mean = laplace.weights @ laplace.draws["beta"]
+    deviation = by_chain["beta"].std((0, 1))
+    assert (np.abs(mean - by_chain["beta"].mean((0, 1))) < 0.5 * deviation).all()
     theta = np.vstack([np.asarray(rows._written.flat(by_chain)).reshape(1000, -1)])
     assert rows.log_likelihood(by_chain).shape == (1000, N)
     # back and forth

@@ -264,6 +264,22 @@ def test_what_laplace_gives_by_itself_is_right_where_it_suffices():
     assert not far.laplace_.suffices
 
 
+def test_draws_far_out_are_refused_in_words_and_not_by_an_infinite_score():
+    X, y = step_data(500)
+
+    def normal(theta, X, y):
+        return -0.5 * (y - theta) ** 2
+
+    matched = MatchedCoreset(normal, at="posterior", start=[0.0], random_state=0).fit(X, y)
+    far = np.random.default_rng(0).normal(5.0, 1.0, (500, 1))
+    report = matched.check(far, X, y)
+    assert report.verdict == "refuse"
+    assert "median draw lies more than 10 nats a parameter below the mode" in str(report)
+    assert "inf" not in str(report)
+    # copies of the mode
+    assert "z-score is 1e+12" in str(matched.check(np.repeat(matched.modes_, 500, axis=0), X, y))
+
+
 def test_advice_is_given_once_and_is_no_warning(caplog, monkeypatch):
     monkeypatch.setattr("handful.running._told", set())
     X, y = step_data(500)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from handful.checks import as_real, check_in_memory
-from handful.matching.stein import ALPHA, SteinTest
+from handful.matching.stein import ALPHA, LOW, SteinTest
 
 # in words
 VERDICTS = {
@@ -40,6 +40,8 @@ EXCESS = 0.1
 NEGLIGIBLE = 0.02
 # Difference of two log weights that counts as this one, so that its square is finite.
 LOWEST = -1e150
+# Scores from here on are told by their magnitude.
+LARGE = 1e5
 # Points of a tail below which no shape can be fitted to it.
 FEWEST_OF_TAIL = 5
 # Headlines where the rows were judged and the draws were not.
@@ -116,9 +118,15 @@ class DrawsReport:
     why: str = ""
 
     def __str__(self):
-        if self.stein:
+        if self.stein and np.isinf(self.stein.z):
             of_draws = (
-                f"the slopes' largest z-score is {self.stein.z:.1f}, which right draws reach with "
+                f"the median draw lies more than {LOW} nats a parameter below the mode, where no "
+                f"posterior has its draws; {self.stein.n_independent:.0f} independent draws."
+            )
+        elif self.stein:
+            z = f"{self.stein.z:.1f}" if self.stein.z < LARGE else f"{self.stein.z:.0e}"
+            of_draws = (
+                f"the slopes' largest z-score is {z}, which right draws reach with "
                 f"probability {self.stein.p_value:.2g} among so many scores (below {ALPHA} they "
                 f"are called wrong); {self.stein.n_independent:.0f} independent draws."
             )

@@ -27,7 +27,9 @@ class LaplaceReport:
     variance : of the log weights
     pareto_k : shape of the weights' tail, see `DrawsReport`
     n_effective : of the draws, after weighting
-    draws : shape (S, p), of Gaussians at the modes, or of one near the mean of the posterior
+    draws : shape (S, p), of Gaussians at the modes, or of one near the mean of the posterior; of a
+        model of NumPyro or PyMC a dict of arrays (S, ...) by name, constrained, as samplers give
+        them
     weights : shape (S,), importance weights over all rows, which add up to one
     seconds : that finding the modes and weighting the draws took
     doubt : why it is no guide, whatever the weights; nothing where there is no such reason
@@ -37,7 +39,7 @@ class LaplaceReport:
     variance: float
     pareto_k: float
     n_effective: float
-    draws: np.ndarray
+    draws: np.ndarray | dict[str, np.ndarray]
     weights: np.ndarray
     seconds: float
     doubt: str = ""
@@ -69,7 +71,7 @@ class LaplaceReport:
         says = "suffices here" if self.suffices else "does not suffice"
         return (
             f"Laplace with importance weights {says} (variance {self.variance:.2g}, Pareto k "
-            f"{self.pareto_k:.2f}, {self.n_effective:.0f} of {len(self.draws)} draws effective, "
+            f"{self.pareto_k:.2f}, {self.n_effective:.0f} of {len(self.weights)} draws effective, "
             f"{self.seconds:.1f} s)"
         )
 

@@ -953,7 +953,8 @@ class MatchedCoreset(Selector):
     def _advise(self, n, m):
         """Say where a handful of about m of n rows does not pay, once in a process."""
         if self.laplace_.suffices and not self._jumps:
-            tell_once("laplace", f"MatchedCoreset: {self.laplace_}.")
+            if not getattr(self.problem, "is_printed", False):
+                tell_once("laplace", f"MatchedCoreset: {self.laplace_}.")
         elif n < FEW_ROWS:
             tell_once(
                 "few rows",

@@ -4,6 +4,7 @@ checked.
 What a package for Bayesian models has to say of a model, `WrittenModel` lists.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,8 @@ class WrittenModel(Likelihood):
     """
 
     has_slopes = True
+    # `ModelRows` prints what Laplace gives, and the log need not.
+    is_printed = True
     near: np.ndarray
     to_a_mode = (
         "centre and scale the data, give narrower priors, and look for an index that lies beyond "
@@ -144,6 +147,11 @@ class WrittenModel(Likelihood):
     def constrained(self, theta):
         """Values by name of parameters (p,)."""
         raise NotImplementedError
+
+    def as_sampled(self, theta):
+        """Values by name, each of shape (S, ...), of parameters (S, p)."""
+        each = [self.constrained(one) for one in theta]
+        return {name: np.stack([values[name] for values in each]) for name in each[0]}
 
     def weighted(self, indices, weights, form):
         """The model on some rows with weights, and its arguments by position and by name.
@@ -299,6 +307,8 @@ class ModelRows:
     model_ : the model, with the weights on the sites that have an entry a row, and with `form_`
         if there is one
     args_, kwargs_ : its arguments by position and by name, on the chosen rows (NumPyro)
+    laplace_ : as that of `MatchedCoreset`, its draws a dict by name, constrained, as samplers give
+        them
     start_ : dict, a mode of the posterior: values by name where a sampler may start
     indices_, weights_ : the chosen rows, ascending, and their weights
     kl_ : estimated divergence (nats) of the rows' posterior from that of all rows
@@ -318,6 +328,8 @@ class ModelRows:
         self.kl_ = self.coreset_.kl_
         self.start_ = written.constrained(self.coreset_.modes_[0])
         self.form_ = self.coreset_.form_
+        laplace = self.coreset_.laplace_
+        self.laplace_ = replace(laplace, draws=written.as_sampled(laplace.draws))
         weighted = written.weighted(self.indices_, self.weights_, self.form_)
         self.model_, self.args_, self.kwargs_ = weighted
 
@@ -326,7 +338,7 @@ class ModelRows:
         if np.isnan(self.kl_):
             near = "how near their posterior is to that of all rows could not be estimated"
         n = self._written.n
-        return f"{len(self.indices_)} of {n} rows; {near}\n{self.coreset_.laplace_}"
+        return f"{len(self.indices_)} of {n} rows; {near}\n{self.laplace_}"
 
     def check(self, draws: Any) -> DrawsReport:
         """Whether draws made on the rows are draws from the posterior of all rows; print it.

@@ -1,6 +1,7 @@
 """A PyMC model as rows: its graph says the log-likelihood of each row, the prior and the
 transforms."""
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -253,9 +254,12 @@ class PyMCModel(WrittenModel):
 
     def constrained(self, theta):
         """As `WrittenModel.constrained`."""
-        variables = self.model.free_RVs
-        function = self._function(self.model.replace_rvs_by_values(variables))
-        return dict(zip((v.name for v in variables), function(*self._split(theta))))
+        names = [variable.name for variable in self.model.free_RVs]
+        return dict(zip(names, self._of_values(*self._split(theta))))
+
+    @cached_property
+    def _of_values(self):
+        return self._function(self.model.replace_rvs_by_values(self.model.free_RVs))
 
     def weighted(self, indices, weights, form):
         """As `WrittenModel.weighted`: potentials of the chosen rows stand for the terms of all."""
