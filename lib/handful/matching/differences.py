@@ -19,7 +19,9 @@ def evenly(places, most):
 
 def around(theta, moves):
     """Parameters (p,), then those of each move ahead and of each back, shape (1 + 2 K, p)."""
-    return np.vstack([theta, theta + moves, theta - moves])
+    ahead = theta + moves
+    behind = theta - moves
+    return np.vstack([theta, ahead, behind])
 
 
 def steps_at(theta):
@@ -51,7 +53,8 @@ def differences(f, pairs):
         for _ in range(2):
             E = np.diag(h)
             base, *single = f(around(theta, E))
-            plus, minus = np.reshape(single, (2, -1)) - base
+            changes = np.reshape(single, (2, -1)) - base
+            plus, minus = changes
             last = h
             bend = np.maximum(np.abs(plus + minus), 1e-300)
             wide = WIDTH * h / np.sqrt(bend)

@@ -42,8 +42,9 @@ class GroupMatch:
         self.groups = rows.groups
         self.mode = pilot.mode
         self.expansions = rows.expanded(pilot.mode)
+        most = LOCAL_DRAWS[-1]
         self.common = pilot.draws(BATCH_DRAWS, rng, INFLATION)
-        self.local = pilot.draws(LOCAL_DRAWS[-1], rng, INFLATION)
+        self.local = pilot.draws(most, rng, INFLATION)
 
     def equations(self, places, n_draws):
         """Equations of the rows' own groups, shape (rows, E), and of the shared parameters, (rows,
@@ -54,6 +55,7 @@ class GroupMatch:
         local = self.local[:n_draws]
         draws = np.vstack([self.common, local])
         rest = self._remainders(places, draws, base, slopes, curvatures)
+        # The lower triangles of symmetric matrices.
         i, j = np.tril_indices(b)
         common = [
             base[:, None],
@@ -86,7 +88,8 @@ class GroupMatch:
         every = np.arange(len(places))
         moved = theta - self.mode
         for part in parts(every, width):
-            moves = self.groups.taken(moved, places[part], fill=0.0)
+            own = places[part]
+            moves = self.groups.taken(moved, own, fill=0.0)
             bends = np.einsum("krc,rcd->krd", moves, curvatures[part])
             mean_slopes = slopes[part] + 0.5 * bends
             foreseen = (mean_slopes * moves).sum(2)
@@ -96,7 +99,8 @@ class GroupMatch:
     def n_equations(self, n_draws):
         """How many equations a group has, and a batch for itself."""
         present = np.flatnonzero(self.rows.weights)
-        inside = present[self.groups.of_row[present] >= 0]
+        has_group = self.groups.of_row[present] >= 0
+        inside = present[has_group]
         if not len(inside):
             inside = present
         some = evenly(inside, SEEN)
@@ -124,14 +128,17 @@ class GroupMatch:
         without a group are a batch."""
         of_row = self.groups.of_row
         order = np.argsort(of_row, kind="stable")
-        order = order[self.rows.weights[order] > 0]
+        counted = self.rows.weights[order] > 0
+        order = order[counted]
         counts = np.bincount(1 + of_row[order])
         ends = np.cumsum(counts)
         without, *members = np.split(order, ends[:-1])
         n_own, n_common = self.n_equations(n_draws)
         most_kept = KEPT * n_own
-        kept = [rows for rows in members if len(rows) <= most_kept]
-        large = [rows for rows in members if len(rows) > most_kept]
+        kept = [order[:0]]
+        large = []
+        for rows in members:
+            (kept if len(rows) <= most_kept else large).append(rows)
         wanted = np.clip(OWN_SHARE * n_common, LEAST_EQUATIONS, MOST_EQUATIONS)
         n_groups = max(1, int(wanted) // n_own)
         batches = []
@@ -139,7 +146,7 @@ class GroupMatch:
             batches.append(large[start : start + n_groups])
         if len(without):
             batches.append([without])
-        return np.concatenate([order[:0], *kept]), batches
+        return np.concatenate(kept), batches
 
     def _recombined(self, members, n_draws):
         """Places, weights and residual of the rows of a batch, see `_batches`."""
@@ -154,7 +161,8 @@ class GroupMatch:
         def features(rows):
             k = len(rows)
             of_groups = np.zeros((k, n_groups, n_own))
-            of_groups[np.arange(k), group[rows]] = own[rows]
+            every = np.arange(k)
+            of_groups[every, group[rows]] = own[rows]
             of_groups = of_groups.reshape(k, -1)
             return np.hstack([of_groups, common[rows]])
 

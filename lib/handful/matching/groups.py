@@ -36,12 +36,14 @@ class Groups:
     @cached_property
     def widths(self):
         """How many parameters each group has."""
-        return np.array([len(columns) for columns in self.own], int)
+        counts = [len(columns) for columns in self.own]
+        return np.array(counts, int)
 
     @property
     def width(self):
         """The most parameters that a row has, C."""
-        return len(self.shared) + self.widths.max(initial=0)
+        largest = self.widths.max(initial=0)
+        return len(self.shared) + largest
 
     @property
     def n_equations(self):

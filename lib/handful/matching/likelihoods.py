@@ -179,7 +179,9 @@ class ProblemLikelihood(Likelihood):
     def _encoded(self, y, classes, name):
         """Labels as the problem encodes them beside all classes, of which a few rows may lack
         some."""
-        self.classes = np.unique(y) if classes is None else classes
+        if classes is None:
+            classes = np.unique(y)
+        self.classes = classes
         unknown = np.setdiff1d(y, self.classes)
         if len(unknown):
             raise ValueError(
@@ -209,9 +211,11 @@ class ProblemLikelihood(Likelihood):
     def values(self, theta, X, y):
         """As `Likelihood.values`."""
         shape = (len(X),)
+        losses = []
         # Impossible parameters have losses that are not finite.
         with np.errstate(all="ignore"):
-            losses = [self._asked("losses", shape, one, X, y) for one in theta]
+            for one in theta:
+                losses.append(self._asked("losses", shape, one, X, y))
         return -np.column_stack(losses)
 
     def start(self, rows):
@@ -245,7 +249,8 @@ class ProblemLikelihood(Likelihood):
 
     def expansion(self, theta, X, y, w):
         """The expansion of the weighted sum at parameters of shape (p,), shape (1 + p, 1 + p)."""
-        value = self.sums(theta[None], X, y, w)[0]
+        one = theta[None]
+        value = self.sums(one, X, y, w)[0]
         slope = w @ self._gradients(theta, X, y)
         penalised = self._hessian(theta, X, y, w)
         H = penalised - self.penalty(theta, X, y)
@@ -261,14 +266,16 @@ class ProblemLikelihood(Likelihood):
 
     def gradients_at(self, thetas, X, y):
         """Gradients at each of some parameters (J, p): J p + 1 equations."""
-        gradients = [self._gradients(theta, X, y) for theta in thetas]
-        ones = np.ones((len(X), 1))
-        return np.hstack([ones, *gradients])
+        columns = [np.ones((len(X), 1))]
+        for theta in thetas:
+            columns.append(self._gradients(theta, X, y))
+        return np.hstack(columns)
 
     def _curvatures(self, theta, pairs, X, y):
         """Second derivatives of the log-likelihoods by pairs of parameters, shape (rows, P), by
         central differences of gradients."""
-        found = np.empty((len(X), len(pairs)))
+        shape = (len(X), len(pairs))
+        found = np.empty(shape)
         for i in np.unique(pairs[:, 0]):
             length = STEP * max(1.0, abs(theta[i]))
             step = np.zeros(len(theta))
@@ -294,7 +301,8 @@ class ProblemLikelihood(Likelihood):
         moves = theta - mode
         # A pair of two parameters stands for both orders.
         counted = np.where(j == k, 0.5, 1.0)
-        squares = counted * moves[:, j] * moves[:, k]
+        products = moves[:, j] * moves[:, k]
+        squares = counted * products
         foreseen = slopes @ moves.T + curvatures @ squares.T
         values = self.values(theta, X, y)
         rest = values - base - foreseen
@@ -400,7 +408,8 @@ class LinearLikelihood(ProblemLikelihood):
         """Rows of X, its columns moved, with a column of ones for the intercept."""
         if sparse.issparse(X):
             n_ones = int(self.problem.fit_intercept)
-            ones = np.ones((X.shape[0], n_ones))
+            n = X.shape[0]
+            ones = np.ones((n, n_ones))
             columns = [X, sparse.csr_array(ones)]
             return sparse.hstack(columns, format="csr")
         if self.shift is not None:
@@ -438,7 +447,8 @@ class LinearLikelihood(ProblemLikelihood):
                 f"draws must hold {p} coefficients, intercepts after them, got shape {theta.shape}."
             )
         A = self.design(X)
-        eta = self.linear.predictors(theta[:, :p], A)
+        of_means = theta[:, :p]
+        eta = self.linear.predictors(of_means, A)
         value = self.at(eta, y)
         if theta.shape[1] == p:
             return value
@@ -452,7 +462,8 @@ class LinearLikelihood(ProblemLikelihood):
         by these."""
         A = self.design(X)
         eta = self.linear.predictors(theta, A)
-        return A, eta, *self.link.derivatives(eta, y)
+        first, second = self.link.derivatives(eta, y)
+        return A, eta, first, second
 
     def start(self, rows):
         """As `Likelihood.start`: zeros."""
@@ -473,7 +484,8 @@ class LinearLikelihood(ProblemLikelihood):
         A = self.design(X)
         eta = self.linear.predictors(theta, A)
         residuals = self._residuals(eta, y)
-        sums = (w[:, None] * residuals).T @ A
+        weighted = w[:, None] * residuals
+        sums = weighted.T @ A
         return sums.reshape(len(theta), -1)
 
     def _residuals(self, eta, y):
@@ -523,7 +535,8 @@ class LinearLikelihood(ProblemLikelihood):
 
     def n_tangents(self, thetas):
         """How many equations `tangents_at` some parameters (J, p) are."""
-        return 2 + self.n_outputs + len(thetas) + thetas.size
+        n_columns = 2 + self.n_outputs + len(thetas)
+        return n_columns + thetas.size
 
     def second_moments(self, X, y):
         """Products of columns of X, y and a constant: (d + 2) (d + 3) / 2 equations, all that least

@@ -61,7 +61,8 @@ class QuadraticForm:
     @property
     def matrix(self):
         """Second derivatives at the center, shape (p, p)."""
-        return (self.directions * self.bends) @ self.directions.T
+        bent = self.directions * self.bends
+        return bent @ self.directions.T
 
     def __call__(self, theta, xp=np):
         """At parameters (K, p) or (p,): shape (K,) or a number.
@@ -139,8 +140,9 @@ class FormMatch:
         self.moves = pairs(self.gaussian, rng)
         theta = self.gaussian.draws(N_HELD_OUT, rng)
         log_density = self.gaussian.log_density
-        self.held = HeldOut.of(rows, prior, theta, log_density)
-        self.all_rows = self._best_form(rows, self.held.of_all)
+        held = HeldOut.of(rows, prior, theta, log_density)
+        self.held = held
+        self.all_rows = self._best_form(rows, held.of_all)
         shape = (PROBES, len(self.center))
         probes = rng.standard_normal(shape) @ self.root.T
         wholes = around(self.center, probes)
@@ -186,7 +188,8 @@ class FormMatch:
         share = min(_share(rest, few_rest), most)
         missed = rest - share * few_rest
         inner = self.root.T @ curvature @ self.root
-        bends, axes = np.linalg.eigh(share * few_inner - inner)
+        missing = share * few_inner - inner
+        bends, axes = np.linalg.eigh(missing)
         directions = solve_triangular(self.root, axes, lower=True, trans="T")
         slope = slope - share * few_slope
         constant = float(np.mean(missed))

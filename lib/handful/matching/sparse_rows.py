@@ -86,11 +86,13 @@ class SparseRows(GroupedRows):
             design = self.design[places]
             targets = self.y[places]
             eta = (design @ theta)[:, None]
-            base = self.model.at(eta, targets)[:, 0]
-            first, second = self.model.link.derivatives(eta, targets)
+            base = self.model.at(eta, targets)
+            link = self.model.link
+            first, second = link.derivatives(eta, targets)
             Z = self.groups.local(design)
             bent = -second * Z[:, :, None]
-            return base, -first * Z, bent * Z[:, None, :]
+            curvatures = bent * Z[:, None, :]
+            return base[:, 0], -first * Z, curvatures
 
         return expansions
 
@@ -123,20 +125,25 @@ class ProbedRows(GroupedRows):
         C = len(E)
         j, k = np.tril_indices(C, -1)
         one_by_one = around(theta, E)
-        _, *two_at_once = around(theta, E[j] + E[k])
+        pairs = E[j] + E[k]
+        _, *two_at_once = around(theta, pairs)
         tried = np.vstack([one_by_one, two_at_once])
         ends = np.cumsum([C, C, len(j)])
 
         def expansions(places):
             base, *moved = self.values_of(places, tried).T
-            plus, minus, ahead, behind = np.split(moved - base, ends)
-            lengths = self.groups.taken(h, places, fill=1.0).T
+            changes = np.split(moved - base, ends)
+            plus, minus, ahead, behind = changes
+            lengths = self.groups.taken(h, places, fill=1.0)
+            lengths = lengths.T
             slopes = (plus - minus) / (2 * lengths)
             alone = plus + minus
             both = ahead + behind - alone[j] - alone[k]
             H = np.empty((C, C, len(places)))
-            H[range(C), range(C)] = alone / lengths**2
-            across = both / (2 * lengths[j] * lengths[k])
+            one = np.arange(C)
+            H[one, one] = alone / lengths**2
+            area = 2 * lengths[j] * lengths[k]
+            across = both / area
             H[j, k] = across
             H[k, j] = across
             return base, slopes.T, H.transpose(2, 0, 1)
