@@ -50,58 +50,84 @@ class PyMCModel(WrittenModel):
         self.value_vars = model.continuous_value_vars
         _refuse_variables(model)
         point = model.initial_point()
-        self.point = [np.asarray(point[v.name], float) for v in self.value_vars]
-        self.p = sum(v.size for v in self.point)
+        names = [value.name for value in self.value_vars]
+        self.point = [np.asarray(point[name], float) for name in names]
+        self.sizes = [value.size for value in self.point]
+        self.p = sum(self.sizes)
+        n, by_row, values, others = self._terms_of_rows()
+        super().__init__(n, self._shapes(n))
+        self._refuse_gaps(values)
+        prior = model.logp(vars=[*model.free_RVs, *others])
+        self._compile(sum(by_row), prior)
+        self.find_near(self._negative)
+
+    def _terms_of_rows(self):
+        """The number of rows, of the terms that have a log-likelihood for each their graphs and
+        their values at the first point, and the other terms; sets `row_terms`."""
+        model = self.model
         terms = [*model.observed_RVs, *model.potentials]
         by_term = model.logp(vars=terms, sum=False, jacobian=False) if terms else []
         _refuse_indices(by_term)
         # what is no number is told below
         with np.errstate(all="ignore"):
             values = self._function(by_term)(*self.point)
-        shapes = [np.shape(value) for value in values]
-        n = max((shape[0] for shape in shapes if shape), default=0)
+        counts = [len(value) if np.ndim(value) else 0 for value in values]
+        n = max(counts, default=0)
         if not n:
             raise ValueError(
                 "no observed variable or potential of the model has an entry for each row: give "
                 "observed=..., and potentials without their sum."
             )
-        rows = [bool(shape) and shape[0] == n for shape in shapes]
-        for term, graph, of_rows in zip(terms, by_term, rows):
-            if not of_rows and _arrays_of_rows([graph], n):
+        names = [term.name for term in terms]
+        self._graphs = dict(zip(names, by_term))
+        self.row_terms = []
+        by_row = []
+        of_rows = []
+        others = []
+        for term, graph, value, count in zip(terms, by_term, values, counts):
+            if count == n:
+                self.row_terms.append(term)
+                by_row.append(_summed(graph))
+                of_rows.append(value)
+            elif _sees_rows(graph, n):
                 raise ValueError(
                     f"the term {term.name!r} is of all {n} rows together: give it without the sum, "
                     "an entry for each row, the rows first."
                 )
-        self.row_terms = [term for term, of_rows in zip(terms, rows) if of_rows]
-        super().__init__(n, self._shapes(n))
-        self._graphs = dict(zip([term.name for term in terms], by_term))
-        self._refuse_gaps([value for value, of_rows in zip(values, rows) if of_rows])
-        others = [term for term in terms if term not in self.row_terms]
-        by_row = [_summed(graph) for graph, of_rows in zip(by_term, rows) if of_rows]
-        self._compile(sum(by_row), model.logp(vars=[*model.free_RVs, *others]))
-        self.find_near(self._negative)
+            else:
+                others.append(term)
+        return n, by_row, of_rows, others
 
     def _shapes(self, n):
         """Shapes of the latent variables as draws have them."""
         variables = self.model.free_RVs
         shapes = {}
-        of_variables = self._function([v.shape for v in variables], of_values=False)
-        for variable, shape in zip(variables, of_variables()):
-            shapes[variable.name] = tuple(int(length) for length in shape)
-            if n in shapes[variable.name]:
+        for variable, found in zip(variables, self._shapes_of(variables)):
+            shape = tuple(int(length) for length in found)
+            if n in shape:
                 raise ValueError(
-                    f"the latent variable {variable.name!r} of shape {shapes[variable.name]} has "
-                    "one for each row, which is not supported: integrate it out, or sample on all "
-                    "rows."
+                    f"the latent variable {variable.name!r} of shape {shape} has one for each row, "
+                    "which is not supported: integrate it out, or sample on all rows."
                 )
+            shapes[variable.name] = shape
         return shapes
+
+    def _shapes_of(self, variables):
+        shapes = [variable.shape for variable in variables]
+        return self._function(shapes, of_values=False)()
 
     # Densities ------------------------------------------------------------------------------------
 
     def _function(self, outputs, *inputs, of_values=True):
-        given = [*(self.value_vars if of_values else ()), *inputs]
+        values = self.value_vars if of_values else []
         # as a sampler compiles it: impossible parameters have a density of zero
-        return pm.compile(given, outputs, on_unused_input="ignore")
+        return pm.compile([*values, *inputs], outputs, on_unused_input="ignore")
+
+    def _value_and_slope(self, graph, *inputs):
+        """A function of values and inputs that gives a graph's value and its slope by each
+        value."""
+        slope = pt.grad(graph, self.value_vars, disconnected_inputs="ignore")
+        return self._function([graph, *slope], *inputs)
 
     def _refuse_gaps(self, by_term):
         """ValueError for rows that are impossible at the first point, where the data have a gap."""
@@ -151,7 +177,7 @@ class PyMCModel(WrittenModel):
         rows = pt.lvector("rows")
         w = pt.dvector("w")
         self.slices = True
-        of_rows = _on_rows([total], self.n, rows)[0]
+        of_rows = _on_rows(total, self.n, rows)
         self._of_rows = self._of_many(of_rows, rows)
         if not self._is_that_of_all(total):
             # some array of other rows is in it
@@ -159,23 +185,10 @@ class PyMCModel(WrittenModel):
             of_rows = total[rows]
             self._of_rows = self._of_many(of_rows, rows)
         weighted = (w * of_rows).sum()
-        self._slope = self._function(
-            [
-                weighted,
-                *pt.grad(weighted, self.value_vars, disconnected_inputs="ignore"),
-            ],
-            rows,
-            w,
-        )
+        self._weighted = self._value_and_slope(weighted, rows, w)
         self._prior = self._of_many(prior)
-        self._prior_slope = self._function(
-            [
-                prior,
-                *pt.grad(prior, self.value_vars, disconnected_inputs="ignore"),
-            ]
-        )
-        both = total.sum() + prior
-        self._posterior = self._function([both, *pt.grad(both, self.value_vars)])
+        self._prior_and_slope = self._value_and_slope(prior)
+        self._posterior = self._value_and_slope(total.sum() + prior)
 
     def _of_many(self, output, *inputs):
         """A function of parameters (K, p) and of inputs, whose first axis is K."""
@@ -184,27 +197,41 @@ class PyMCModel(WrittenModel):
         start = 0
         for variable, value in zip(self.value_vars, self.point):
             part = theta[:, start : start + value.size]
-            shape = (theta.shape[0], *value.shape)
-            parts[variable] = pt.specify_shape(part.reshape(shape), (None, *value.shape))
             start += value.size
+            values = part.reshape((theta.shape[0], *value.shape))
+            known = (None, *value.shape)
+            parts[variable] = pt.specify_shape(values, known)
         batched = replace.vectorize_graph(output, parts)
         return pm.compile([theta, *inputs], batched, on_unused_input="ignore")
 
     def _is_that_of_all(self, total):
         """Whether the log-likelihoods of some rows alone are those in the company of all."""
         some = evenly(np.arange(self.n), FEW)
-        theta = np.random.default_rng(0).uniform(-1, 1, self.p)
-        every = self._function(total)(*self._split(theta))[some]
+        rng = np.random.default_rng(0)
+        theta = rng.uniform(-1, 1, self.p)
+        of_all = self._function(total)(*self._split(theta))
+        every = of_all[some]
         try:
             alone = self._of_rows(theta[None], some)[0]
         except (AssertionError, IndexError, ValueError):
             # a shape that is written into the model
             return False
-        return alone.shape == every.shape and np.allclose(alone, every, rtol=SAME, atol=SAME)
+        if alone.shape != every.shape:
+            return False
+        return np.allclose(alone, every, rtol=SAME, atol=SAME)
 
     def _split(self, theta):
-        cuts = np.cumsum([v.size for v in self.point])[:-1]
-        return [part.reshape(v.shape) for part, v in zip(np.split(theta, cuts), self.point)]
+        ends = np.cumsum(self.sizes)
+        parts = np.split(theta, ends[:-1])
+        return [part.reshape(value.shape) for part, value in zip(parts, self.point)]
+
+    def _slopes(self, value_and_slope, theta, *inputs):
+        """Slopes (K, p) by a function that `_value_and_slope` made, at parameters (K, p)."""
+        found = []
+        for one in theta:
+            _, *slope = value_and_slope(*self._split(one), *inputs)
+            found.append(_flat(slope))
+        return np.array(found)
 
     def of_rows(self, theta, rows):
         """As `WrittenModel.of_rows`."""
@@ -216,20 +243,25 @@ class PyMCModel(WrittenModel):
 
     def slopes_of(self, theta, rows, w):
         """As `WrittenModel.slopes_of`."""
-        return np.array([_flat(self._slope(*self._split(one), rows, w)[1:]) for one in theta])
+        return self._slopes(self._weighted, theta, rows, w)
 
     def prior_slopes(self, theta):
         """As `WrittenModel.prior_slopes`."""
-        return np.array([_flat(self._prior_slope(*self._split(one))[1:]) for one in theta])
+        return self._slopes(self._prior_and_slope, theta)
 
     def prior_derivatives(self, theta):
         """As `WrittenModel.prior_derivatives`."""
-        return with_hessian(self.prior(theta[None])[0], self.prior_slopes, theta)
+        value = self.prior(theta[None])[0]
+        return with_hessian(value, self.prior_slopes, theta)
 
     def derivatives_of(self, theta, rows, w):
         """As `WrittenModel.derivatives_of`."""
-        value = w @ self.of_rows(theta[None], rows)[0]
-        return with_hessian(value, lambda there: self.slopes_of(there, rows, w), theta)
+        by_row = self.of_rows(theta[None], rows)[0]
+
+        def slopes(there):
+            return self.slopes_of(there, rows, w)
+
+        return with_hessian(w @ by_row, slopes, theta)
 
     # a search may leave what floats can hold
     @np.errstate(all="ignore")
@@ -243,9 +275,11 @@ class PyMCModel(WrittenModel):
         """As `WrittenModel.unconstrained`."""
         model = self.model
         # the variables are given, and what made them is cut off
-        function = self._function(_unconstrained(model), *model.free_RVs, of_values=False)
-        columns = [draws[variable.name] for variable in model.free_RVs]
-        return np.array([_flat(function(*row)) for row in zip(*columns)])
+        variables = model.free_RVs
+        function = self._function(_unconstrained(model), *variables, of_values=False)
+        columns = [draws[variable.name] for variable in variables]
+        found = [_flat(function(*row)) for row in zip(*columns)]
+        return np.array(found)
 
     def by_site(self, theta):
         """As `WrittenModel.by_site`."""
@@ -265,7 +299,7 @@ class PyMCModel(WrittenModel):
         """As `WrittenModel.weighted`: potentials of the chosen rows stand for the terms of all."""
         names = [term.name for term in self.row_terms]
         model = _copy(self.model)
-        shapes = self._function([d.shape for d in self.model.deterministics], of_values=False)()
+        shapes = self._shapes_of(self.model.deterministics)
         for deterministic, shape in zip(list(model.deterministics), shapes):
             # one a row is of all rows, and nothing that a chain needs
             if self.n in shape:
@@ -274,19 +308,22 @@ class PyMCModel(WrittenModel):
         with model:
             for name in names:
                 term = model[name]
-                is_potential = term in model.potentials
-                terms = model.potentials if is_potential else model.observed_RVs
-                graph = term if is_potential else pm.logp(term, model.rvs_to_values[term])
+                if term in model.potentials:
+                    graph = term
+                    model.potentials.remove(term)
+                else:
+                    graph = pm.logp(term, model.rvs_to_values[term])
+                    model.observed_RVs.remove(term)
                 if self.slices:
-                    graph = _on_rows([graph], self.n, indices)[0]
+                    graph = _on_rows(graph, self.n, indices)
                 else:
                     graph = graph[indices]
-                by_row = _summed(graph)
-                terms.remove(term)
+                weighted = weights * _summed(graph)
                 del model.named_vars[name]
-                pm.Potential(f"{name}_rows", (weights * by_row).sum())
+                pm.Potential(f"{name}_rows", weighted.sum())
             if form is not None:
-                theta = pt.concatenate([part.ravel() for part in _unconstrained(model)])
+                parts = [part.ravel() for part in _unconstrained(model)]
+                theta = pt.concatenate(parts)
                 pm.Potential("quadratic_form", form(theta, pt))
         return model, (), {}
 
@@ -297,19 +334,23 @@ def _unconstrained(model):
     for value in model.continuous_value_vars:
         variable = model.values_to_rvs[value]
         transform = model.rvs_to_transforms[variable]
-        inputs = variable.owner.inputs
-        found.append(variable if transform is None else transform.forward(variable, *inputs))
+        if transform is not None:
+            variable = transform.forward(variable, *variable.owner.inputs)
+        found.append(variable)
     return found
 
 
 def with_hessian(value, slopes, theta):
     """Value, slope (p,) and Hessian (p, p) at parameters (p,), the Hessian by differences of
     slopes, a function of parameters (K, p)."""
-    h = STEP * np.maximum(1.0, np.abs(theta))
+    sizes = np.maximum(1.0, np.abs(theta))
+    h = STEP * sizes
     here, *there = slopes(around(theta, np.diag(h)))
     ahead, behind = np.split(np.array(there), 2)
-    hessian = (ahead - behind) / (2 * h[:, None])
-    return float(value), here, (hessian + hessian.T) / 2
+    lengths = 2 * h[:, None]
+    hessian = (ahead - behind) / lengths
+    symmetric = (hessian + hessian.T) / 2
+    return float(value), here, symmetric
 
 
 def _copy(model):
@@ -392,11 +433,13 @@ def _refuse_indices(graphs):
 
 def _summed(graph):
     """A term by row, whose other axes are summed."""
-    return graph.sum(axis=tuple(range(1, graph.ndim)))
+    others = range(1, graph.ndim)
+    return graph.sum(axis=tuple(others))
 
 
 def _flat(arrays):
-    return np.concatenate([np.ravel(a) for a in arrays])
+    flat = [np.ravel(array) for array in arrays]
+    return np.concatenate(flat)
 
 
 def _data_of(variable):
@@ -408,49 +451,57 @@ def _data_of(variable):
     return getattr(variable, "data", None)
 
 
-def _arrays_of_rows(graphs, n):
-    """Data in graphs that have n rows, and their arrays."""
-    found = {}
-    for variable in traversal.ancestors(graphs):
-        data = _data_of(variable)
-        if data is not None and np.ndim(data) > 0 and len(data) == n:
-            found[variable] = data
-    return found
+def _has_rows(data, n):
+    """Whether data are an array of n rows."""
+    return data is not None and np.ndim(data) > 0 and len(data) == n
 
 
 def _counts_rows(data, n):
     """Whether a constant is a shape of which n is one length."""
-    is_shape = isinstance(data, np.ndarray) and data.ndim == 1 and data.dtype.kind == "i"
+    is_array = isinstance(data, np.ndarray) and data.ndim == 1
+    is_shape = is_array and data.dtype.kind == "i"
     return is_shape and len(data) < n and n in data
 
 
-def _on_rows(graphs, n, rows):
-    """Graphs made anew on some rows of the data that have n of them.
+def _sees_rows(graph, n):
+    """Whether data of n rows are in a graph."""
+    ancestors = traversal.ancestors([graph])
+    return any(_has_rows(_data_of(variable), n) for variable in ancestors)
+
+
+def _on_rows(graph, n, rows):
+    """A graph made anew on some rows of the data that have n of them.
 
     Parameters
     ----------
-    graphs : list of variables
+    graph : variable
     n : int
     rows : variable or array of numbers of rows
     """
-    arrays = _arrays_of_rows(graphs, n)
-    if isinstance(rows, np.ndarray):
-        made = {variable: pt.constant(data[rows]) for variable, data in arrays.items()}
-        count = pt.constant(len(rows))
-    else:
-        made = {variable: variable[rows] for variable in arrays}
-        count = rows.shape[0]
-    for variable in traversal.ancestors(graphs):
-        data = _data_of(variable)
-        # a shape that has the rows
-        if _counts_rows(data, n):
-            made[variable] = pt.stack([count if k == n else pt.constant(k) for k in data])
-    for node in traversal.toposort(graphs):
+    made = _data_on_rows(graph, n, rows)
+    for node in traversal.toposort([graph]):
         inputs = [made.get(variable, variable) for variable in node.inputs]
+        is_new = any(new is not old for new, old in zip(inputs, node.inputs))
         if isinstance(node.op, shaping.SpecifyShape):
             # of all rows
             made[node.outputs[0]] = inputs[0]
-        elif any(new is not old for new, old in zip(inputs, node.inputs)):
+        elif is_new:
             # static shapes are found anew
-            made.update(zip(node.outputs, node.op.make_node(*inputs).outputs))
-    return [made.get(graph, graph) for graph in graphs]
+            again = node.op.make_node(*inputs)
+            made.update(zip(node.outputs, again.outputs))
+    return made.get(graph, graph)
+
+
+def _data_on_rows(graph, n, rows):
+    """What stands for data of n rows, and for shapes of which n is one length, on some rows."""
+    is_known = isinstance(rows, np.ndarray)
+    count = pt.constant(len(rows)) if is_known else rows.shape[0]
+    made = {}
+    for variable in traversal.ancestors([graph]):
+        data = _data_of(variable)
+        if _has_rows(data, n):
+            made[variable] = pt.constant(data[rows]) if is_known else variable[rows]
+        elif _counts_rows(data, n):
+            lengths = [count if k == n else pt.constant(k) for k in data]
+            made[variable] = pt.stack(lengths)
+    return made
