@@ -98,16 +98,17 @@ class NumPyroModel(WrittenModel):
                 f"{getattr(model, '__name__', type(model).__name__)}."
             )
         self.model = model
-        named = jax.tree_util.tree_flatten_with_path((args, kwargs), is_leaf=_is_long_list)
-        self.names = [_name_of(model, path) for path, _ in named[0]]
-        self.leaves = [_plain(leaf) for _, leaf in named[0]]
-        self.tree = named[1]
-        self.arrays = [_as_rows(*pair) for pair in zip(self.names, self.leaves)]
+        flatten = jax.tree_util.tree_flatten_with_path
+        pairs, self.tree = flatten((args, kwargs), is_leaf=_is_long_list)
+        self.names = [_name_of(model, path) for path, _ in pairs]
+        self.leaves = [_plain(leaf) for _, leaf in pairs]
+        self.arrays = list(map(_as_rows, self.names, self.leaves))
         n, self.row_axes, shapes = self._rows_of_arguments()
         super().__init__(n, shapes)
         self._compile()
         with in_64_bits():
-            flat, self.unravel = ravel_pytree(jax.jit(self._anywhere)())
+            anywhere = jax.jit(self._anywhere)
+            flat, self.unravel = ravel_pytree(anywhere())
         self.p = len(flat)
         self._refuse_what_hangs_on_rows()
         self.find_near(self._negative())
@@ -118,12 +119,16 @@ class NumPyroModel(WrittenModel):
         """The arrays that have an entry a row, at rows of these numbers."""
         return [a[rows] for a in self.arrays if self._has_rows(a)]
 
+    def _first(self, count):
+        """These arrays at the first rows."""
+        return self.taken(np.arange(count))
+
     def _has_rows(self, array):
         return array is not None and len(array) == self.n
 
-    def _filled(self, rows, count):
-        """All arguments, with these arrays of `count` rows; a number that counts the rows says
-        so."""
+    def _filled(self, rows):
+        """All arguments, with these arrays of some rows; a number that counts the rows says so."""
+        count = len(rows[0])
         given = iter(rows)
         leaves = []
         for leaf, array in zip(self.leaves, self.arrays):
@@ -138,7 +143,8 @@ class NumPyroModel(WrittenModel):
     def _rows_of_arguments(self):
         """The number of rows, the axis of each site that has an entry a row, from the last, and the
         shapes of the latent variables."""
-        lengths = sorted({len(a) for a in self.arrays if a is not None}, reverse=True)
+        arrays = [array for array in self.arrays if array is not None]
+        lengths = sorted({len(array) for array in arrays}, reverse=True)
         # one row is no choice
         for n in (length for length in lengths if length > 1):
             self.n = n
@@ -155,7 +161,10 @@ class NumPyroModel(WrittenModel):
         every = self._sites_on(self.n)
         few = self._sites_on(min(FEW, self.n - 1))
         axes = {}
+        shapes = {}
         for name, site in every.items():
+            if not site.is_observed:
+                shapes[name] = site.shape
             if name not in few or site.shape == few[name].shape:
                 continue
             if not site.is_observed:
@@ -165,20 +174,21 @@ class NumPyroModel(WrittenModel):
                     "all rows; if it is observed, give it obs=."
                 )
             axes[name] = _row_axis(name, site.shape, few[name].shape, self.n)
-        return axes, {name: site.shape for name, site in every.items() if not site.is_observed}
+        return axes, shapes
 
     def _sites_on(self, count):
         """The `Site`s of the model on so many rows, by name."""
         found = {}
 
         def trace(rows):
-            for name, site in self._trace(rows, count, substitute_fn=init_to_uniform).items():
+            sites = self._trace(rows, substitute_fn=init_to_uniform)
+            for name, site in sites.items():
                 found[name] = Site.of(site)
             return 0.0
 
         try:
             with in_64_bits():
-                jax.eval_shape(trace, self.taken(np.arange(count)))
+                jax.eval_shape(trace, self._first(count))
         except Exception as error:
             raise ValueError(self._why_it_fails(error, count)) from error
         for name, site in found.items():
@@ -226,26 +236,30 @@ class NumPyroModel(WrittenModel):
             return ", ".join(names)
 
         def trace(rows):
-            sites = self._trace(rows, self.n, substitute_fn=init_to_uniform)
+            sites = self._trace(rows, substitute_fn=init_to_uniform)
             return [_log_prob(site) for site in sites.values() if site["type"] == "sample"]
 
         with in_64_bits():
-            constants = jax.make_jaxpr(trace)(self.taken(np.arange(self.n))).consts
-        shapes = [np.shape(value) for value in constants if _has_length(value, self.n)]
-        return f"an array of shape {shapes[0]}" if shapes else ""
+            graph = jax.make_jaxpr(trace)(self._first(self.n))
+        for value in graph.consts:
+            if _has_length(value, self.n):
+                return f"an array of shape {np.shape(value)}"
+        return ""
 
-    def _trace(self, rows, count, **values):
-        """What NumPyro says of each site, by name, of the model on arrays of `count` rows."""
-        args, kwargs = self._filled(rows, count)
+    def _trace(self, rows, **values):
+        """What NumPyro says of each site, by name, of the model on arrays of some rows."""
+        args, kwargs = self._filled(rows)
         seeded = handlers.seed(self.model, 0)
+        known = handlers.substitute(seeded, **values)
         with handlers.block():
-            return handlers.trace(handlers.substitute(seeded, **values)).get_trace(*args, **kwargs)
+            return handlers.trace(known).get_trace(*args, **kwargs)
 
     def _anywhere(self):
         """Unconstrained values of the latent variables, by name."""
         rows = self._any_rows()
-        sites = self._trace(rows, len(rows[0]), substitute_fn=init_to_uniform)
-        return self._inverse({name: sites[name]["value"] for name in self.shapes})
+        sites = self._trace(rows, substitute_fn=init_to_uniform)
+        values = {name: sites[name]["value"] for name in self.shapes}
+        return self._inverse(values)
 
     # Densities ------------------------------------------------------------------------------------
 
@@ -254,35 +268,40 @@ class NumPyroModel(WrittenModel):
 
         def of_rows(theta, rows):
             count = len(rows[0])
-            args, kwargs = self._filled(rows, count)
+            args, kwargs = self._filled(rows)
             values = constrain_fn(self.model_seeded, args, kwargs, self.unravel(theta))
-            sites = self._trace(rows, count, data=values)
+            sites = self._trace(rows, data=values)
             total = jnp.zeros(count)
             for name, axis in self.row_axes.items():
-                by_row = jnp.moveaxis(_log_prob(sites[name]), axis, 0)
+                log_prob = _log_prob(sites[name])
+                by_row = jnp.moveaxis(log_prob, axis, 0)
                 total += by_row.reshape(count, -1).sum(1)
             return total
 
         def by_site(values, rows):
-            sites = self._trace(rows, len(rows[0]), data=values).items()
-            samples = {name: site for name, site in sites if site["type"] == "sample"}
-            return {name: (_log_prob(site), site["value"]) for name, site in samples.items()}
+            found = {}
+            for name, site in self._trace(rows, data=values).items():
+                if site["type"] == "sample":
+                    found[name] = _log_prob(site), site["value"]
+            return found
 
         def weighted(theta, rows, w):
             return w @ of_rows(theta, rows)
 
         def prior(theta, rows):
-            args, kwargs = self._filled(rows, len(rows[0]))
+            args, kwargs = self._filled(rows)
             rest = handlers.block(self.model_seeded, hide=list(self.row_axes))
-            return -potential_energy(rest, args, kwargs, self.unravel(theta))
+            values = self.unravel(theta)
+            return -potential_energy(rest, args, kwargs, values)
 
         def negative(theta, rows):
-            return -of_rows(theta, rows).sum() - prior(theta, rows)
+            log_likelihood = of_rows(theta, rows).sum()
+            return -log_likelihood - prior(theta, rows)
 
         self.model_seeded = handlers.seed(self.model, 0)
         self._by_site = jax.jit(by_site)
-        self._of_rows = jax.jit(jax.vmap(of_rows, (0, None)))
-        self._prior = jax.jit(jax.vmap(prior, (0, None)))
+        self._of_rows = _of_many(of_rows, 1)
+        self._prior = _of_many(prior, 1)
 
         def derivatives(f):
             return lambda *args: (
@@ -293,21 +312,20 @@ class NumPyroModel(WrittenModel):
 
         def constrained(theta):
             rows = self._any_rows()
-            args, kwargs = self._filled(rows, len(rows[0]))
+            args, kwargs = self._filled(rows)
             return constrain_fn(self.model_seeded, args, kwargs, self.unravel(theta))
 
         self._derivatives = jax.jit(derivatives(weighted))
         self._prior_derivatives = jax.jit(derivatives(prior))
-        self._prior_slopes = jax.jit(jax.vmap(jax.grad(prior), (0, None)))
+        self._prior_slopes = _of_many(jax.grad(prior), 1)
         self._constrained = jax.jit(constrained)
-        self._slopes = jax.jit(jax.vmap(jax.grad(weighted), (0, None, None)))
+        self._slopes = _of_many(jax.grad(weighted), 2)
         self._of_all = jax.jit(jax.value_and_grad(negative))
-        self._inverses = jax.jit(jax.vmap(lambda draws: ravel_pytree(self._inverse(draws))[0]))
+        self._inverses = _of_many(lambda draws: ravel_pytree(self._inverse(draws))[0], 0)
 
     def _inverse(self, draws):
-        rows = self._any_rows()
-        sites = self._trace(rows, len(rows[0]), data=draws)
-        return {name: biject_to(sites[name]["fn"].support).inv(draws[name]) for name in self.shapes}
+        sites = self._trace(self._any_rows(), data=draws)
+        return _unconstrained(sites, draws)
 
     def of_rows(self, theta, rows):
         """As `WrittenModel.of_rows`."""
@@ -329,13 +347,14 @@ class NumPyroModel(WrittenModel):
 
     def _any_rows(self):
         """Arrays of a few rows, of which the prior takes nothing."""
-        return self.taken(np.arange(min(FEW, self.n)))
+        return self._first(min(FEW, self.n))
 
     def derivatives_of(self, theta, rows, w):
         """As `WrittenModel.derivatives_of`."""
         rows, w = padded(rows, w)
         with in_64_bits():
-            return tuple(np.asarray(part) for part in self._derivatives(theta, self.taken(rows), w))
+            found = self._derivatives(theta, self.taken(rows), w)
+            return tuple(np.asarray(part) for part in found)
 
     def slopes_of(self, theta, rows, w):
         """As `WrittenModel.slopes_of`."""
@@ -344,7 +363,7 @@ class NumPyroModel(WrittenModel):
 
     def _negative(self):
         """Minus the log density of the posterior and its slope, a function of parameters (p,)."""
-        rows = self.taken(np.arange(self.n))
+        rows = self._first(self.n)
 
         def negative(theta):
             with in_64_bits():
@@ -358,7 +377,8 @@ class NumPyroModel(WrittenModel):
     def terms(self, theta):
         """As `WrittenModel.terms`."""
         with in_64_bits():
-            found = self._by_site(self._constrained(theta), self.taken(np.arange(self.n)))
+            values = self._constrained(theta)
+            found = self._by_site(values, self._first(self.n))
         return [self._term(*named) for named in found.items()]
 
     def _term(self, name, by_entry_and_value):
@@ -391,17 +411,22 @@ class NumPyroModel(WrittenModel):
     def constrained(self, theta):
         """As `WrittenModel.constrained`."""
         with in_64_bits():
-            return {name: np.asarray(v) for name, v in self._constrained(theta).items()}
+            found = self._constrained(theta)
+            return {name: np.asarray(value) for name, value in found.items()}
 
     def weighted(self, indices, weights, form):
         """As `WrittenModel.weighted`."""
-        of_sites = {
-            name: weights.reshape(-1, *[1] * (-axis - 1)) for name, axis in self.row_axes.items()
-        }
-        rows = self.taken(indices)
-        kept = iter([leaf for leaf, a in zip(self.leaves, self.arrays) if self._has_rows(a)])
-        rows = [jnp.asarray(a) if isinstance(leaf, jax.Array) else a for a, leaf in zip(rows, kept)]
-        args, kwargs = self._filled(rows, len(indices))
+        of_sites = {}
+        for name, axis in self.row_axes.items():
+            later = [1] * (-axis - 1)
+            of_sites[name] = weights.reshape(-1, *later)
+        rows = []
+        for leaf, array in zip(self.leaves, self.arrays):
+            if self._has_rows(array):
+                is_jax = isinstance(leaf, jax.Array)
+                own = array[indices]
+                rows.append(jnp.asarray(own) if is_jax else own)
+        args, kwargs = self._filled(rows)
         model = WeightedSites(self.model, of_sites)
         if form is not None:
             model = self._with_form(model, form)
@@ -413,11 +438,8 @@ class NumPyroModel(WrittenModel):
         def model_and_form(*args, **kwargs):
             with handlers.trace() as sites:
                 result = model(*args, **kwargs)
-            values = {}
-            for name in self.shapes:
-                transform = biject_to(sites[name]["fn"].support)
-                values[name] = transform.inv(sites[name]["value"])
-            theta, _ = ravel_pytree(values)
+            draws = {name: sites[name]["value"] for name in self.shapes}
+            theta, _ = ravel_pytree(_unconstrained(sites, draws))
             numpyro.factor("quadratic_form", form(theta, jnp))
             return result
 
@@ -426,21 +448,23 @@ class NumPyroModel(WrittenModel):
     def _refuse_what_hangs_on_rows(self):
         """Sites without an entry a row are priors, and the same whatever the rows."""
         count = min(FEW, self.n - 1)
-        values = self.constrained(np.random.default_rng(0).uniform(-1, 1, self.p))
+        rng = np.random.default_rng(0)
+        values = self.constrained(rng.uniform(-1, 1, self.p))
         observed = {}
 
         @jax.jit
         def together(rows, values):
             sums = {}
-            for name, site in self._trace(rows, count, data=values).items():
+            for name, site in self._trace(rows, data=values).items():
                 if site["type"] == "sample" and name not in self.row_axes:
                     sums[name] = _log_prob(site).sum()
                     observed[name] = site["is_observed"]
             return sums
 
         with in_64_bits():
-            first = together(self.taken(np.arange(count)), values)
-            last = together(self.taken(np.arange(self.n - count, self.n)), values)
+            ends = np.arange(self.n - count, self.n)
+            first = together(self._first(count), values)
+            last = together(self.taken(ends), values)
         for name, here in first.items():
             if not np.allclose(here, last[name], rtol=SAME, atol=0):
                 raise ValueError(_of_rows_together(name, observed[name]))
@@ -505,8 +529,10 @@ def _of_rows_together(name, is_observed):
 
 def _row_axis(name, shape, few, n):
     """The axis, from the last, along which a site has its rows."""
-    differ = [k - len(shape) for k in range(len(shape)) if shape[k] != few[k]]
-    if len(shape) != len(few) or len(differ) != 1 or shape[differ[0]] != n:
+    ndim = len(shape)
+    differ = [k - ndim for k in range(ndim) if shape[k] != few[k]]
+    is_one = len(few) == ndim and len(differ) == 1
+    if not is_one or shape[differ[0]] != n:
         raise ValueError(
             f"the site {name!r} of shape {shape} must have one axis of the {n} rows, an entry for "
             "each; a column of shape (n, 1) beside a mean of shape (n,) makes (n, n): give "
@@ -568,9 +594,12 @@ def _as_rows(name, leaf):
             f"the argument {name} must hold numbers, got an array of {array.dtype}: encode words "
             f"as integers, and give {name}.astype(float) of numbers in objects."
         )
-    hidden = np.ma.getmaskarray(leaf) if isinstance(leaf, np.ma.MaskedArray) else np.zeros(0)
+    hidden = np.zeros(0)
+    if isinstance(leaf, np.ma.MaskedArray):
+        hidden = np.ma.getmaskarray(leaf)
     if hidden.any():
-        first = np.flatnonzero(hidden.reshape(len(array), -1).any(1))[0]
+        by_row = hidden.reshape(len(array), -1).any(1)
+        first = np.flatnonzero(by_row)[0]
         raise ValueError(
             f"the argument {name} hides {np.count_nonzero(hidden)} entries, the first in row "
             f"{first}, and NumPyro reads what is hidden: leave such rows out, or give the mask as "
@@ -604,6 +633,24 @@ def _at_once(function, theta, *args):
     with in_64_bits():
         for start in range(0, len(theta), AT_ONCE):
             part = theta[start : start + AT_ONCE]
-            filled = np.vstack([part, np.repeat(part[-1:], AT_ONCE - len(part), axis=0)])
-            found.append(np.asarray(function(filled, *args), float)[: len(part)])
+            k = len(part)
+            rest = np.repeat(part[-1:], AT_ONCE - k, axis=0)
+            filled = np.vstack([part, rest])
+            values = np.asarray(function(filled, *args), float)
+            found.append(values[:k])
     return np.concatenate(found)
+
+
+def _of_many(function, n_others):
+    """A compiled function of many first arguments, and of so many others that they share."""
+    shared = [None] * n_others
+    return jax.jit(jax.vmap(function, (0, *shared)))
+
+
+def _unconstrained(sites, draws):
+    """Unconstrained values of draws by name, of what NumPyro says of the sites."""
+    found = {}
+    for name, value in draws.items():
+        transform = biject_to(sites[name]["fn"].support)
+        found[name] = transform.inv(value)
+    return found

@@ -4,6 +4,7 @@ row, and densities without a peak."""
 import numpy as np
 
 from handful.matching.differences import around, evenly
+from handful.matching.priors import posterior_of
 
 # Rows that are looked at.
 COMPANY = 300
@@ -42,13 +43,17 @@ def check_alone(rows, thetas):
     rows : `Rows`
     thetas : shape (K, p)
     """
-    places = evenly(np.flatnonzero(rows.weights), COMPANY)
-    company = rows.restricted(places, np.ones(len(places))).values(thetas)
-    for k in evenly(np.arange(len(places)), ALONE):
-        alone = rows.restricted(places[k : k + 1], np.ones(1)).values(thetas)[0]
-        if np.allclose(alone, company[k], rtol=SAME, atol=SAME, equal_nan=True):
+    present = np.flatnonzero(rows.weights)
+    places = evenly(present, COMPANY)
+    n = len(places)
+    company = rows.restricted(places, np.ones(n)).values(thetas)
+    for k in evenly(np.arange(n), ALONE):
+        one = rows.restricted(places[k : k + 1], np.ones(1))
+        alone = one.values(thetas)[0]
+        is_same = np.isclose(alone, company[k], rtol=SAME, atol=SAME, equal_nan=True)
+        if is_same.all():
             continue
-        j = np.argmax(~np.isclose(alone, company[k], rtol=SAME, atol=SAME, equal_nan=True))
+        j = np.argmin(is_same)
         raise ValueError(
             f"the log-likelihood of row {places[k]} is {alone[j]:.6g} alone and "
             f"{company[k, j]:.6g} in company of other rows, at the same parameters. It must hang "
@@ -73,26 +78,33 @@ def jumping(rows, thetas, directions):
         return np.zeros(C, bool)
     n_fit = MOST // (len(thetas) * N_STEPS * C)
     n_seen = min(LOOKED_AT, max(COMPANY, n_fit))
-    places = evenly(np.flatnonzero(rows.weights), n_seen)
-    some = rows.restricted(places, np.ones(len(places)))
+    present = np.flatnonzero(rows.weights)
+    places = evenly(present, n_seen)
+    ones = np.ones(len(places))
+    some = rows.restricted(places, ones)
     sizes = WIDEST / SHRINK ** np.arange(N_STEPS)
     jumps = np.zeros(C, bool)
     for theta in thetas:
         unit = directions * np.maximum(1.0, np.abs(theta))
-        there = (theta + sizes[:, None, None] * unit).reshape(-1, p)
+        moves = sizes[:, None, None] * unit
+        there = (theta + moves).reshape(-1, p)
         values = some.values(np.vstack([theta, there]))
+        here = values[:, :1]
         with np.errstate(invalid="ignore"):
-            changes = np.abs(values[:, 1:] - values[:, :1])
+            changes = np.abs(values[:, 1:] - here)
         # where parameters are impossible a support ends, or a number, which is no jump within it
         changes = changes.reshape(-1, N_STEPS, C)
         impossible = ~np.isfinite(changes).all(1, keepdims=True)
         largest = np.where(impossible, 0, changes).max(0)
         finite = np.abs(values[np.isfinite(values)])
-        largest[largest <= ROUNDING * finite.max(initial=0)] = 0
-        following = np.vstack([largest[2:], np.zeros((1, C))])
+        rounding = ROUNDING * finite.max(initial=0)
+        largest[largest <= rounding] = 0
+        nothing = np.zeros((1, C))
+        following = np.vstack([largest[2:], nothing])
         stays = largest[1:] > STAYS * largest[:-1]
         ends = following < FALLS * largest[1:]
-        jumps |= (stays & ends & (largest[:-1] > 0)).any(0)
+        changed = largest[:-1] > 0
+        jumps |= (changed & stays & ends).any(0)
     return jumps
 
 
@@ -107,7 +119,9 @@ def is_peak(log_density, mode, root):
     """
     with np.errstate(all="ignore"):
         near = log_density(around(mode, NEAR * root.T))
-    return not (near[1:] > near[0] + HIGHER).any()
+    here, *others = near
+    is_higher = np.array(others) > here + HIGHER
+    return not is_higher.any()
 
 
 def flat_parameters(rows, log_prior, pilot):
@@ -119,11 +133,13 @@ def flat_parameters(rows, log_prior, pilot):
     axes = vectors * lengths
     near = around(mode, axes.T)
     with np.errstate(all="ignore"):
-        density = rows.sums(near) + log_prior(near)
-    above, below = np.split(density[1:], 2)
-    falls = density[0] - np.fmax(above, below)
+        here, *others = posterior_of(rows, log_prior)(near)
+    above, below = np.split(np.array(others), 2)
+    falls = here - np.fmax(above, below)
     flat = axes[:, falls < LEAST_FALL]
     if not flat.size:
         return []
-    shares = np.abs(flat) / np.abs(flat).max(0)
-    return np.flatnonzero((shares > IN_DIRECTION).any(1)).tolist()
+    sizes = np.abs(flat)
+    shares = sizes / sizes.max(0)
+    has_part = (shares > IN_DIRECTION).any(1)
+    return np.flatnonzero(has_part).tolist()
