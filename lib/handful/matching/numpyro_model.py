@@ -570,7 +570,8 @@ def _is_long_list(value):
 
 def _plain(leaf):
     """An argument, of which a single integer is Python's."""
-    is_integer = getattr(getattr(leaf, "dtype", None), "kind", "") in "iu"
+    kind = getattr(getattr(leaf, "dtype", None), "kind", None)
+    is_integer = kind in ("i", "u")
     return int(leaf) if is_integer and np.shape(leaf) == () else leaf
 
 
