@@ -430,6 +430,35 @@ def test_what_has_no_rows_is_refused_with_the_reason():
         from_numpyro(linear, pandas.DataFrame(X), y)
 
 
+def test_an_observation_that_was_forgotten_is_asked_for():
+    _, X, _ = regressors()
+
+    def forgotten(X):
+        beta = numpyro.sample("beta", dist.Normal(0, 1).expand([3]))
+        numpyro.sample("y", dist.Bernoulli(logits=X @ beta))
+
+    with pytest.raises(ValueError, match=r"'y' is discrete: .*if it is observed, give it obs="):
+        from_numpyro(forgotten, X)
+
+
+def test_arrays_of_another_length_serve_the_users_chains_afterwards():
+    rng, X, _ = regressors()
+    y = rng.integers(0, 2, N)
+    few = rng.normal(0.3, 1.0, 50)
+
+    def two_lengths(X, y, few):
+        beta = numpyro.sample("beta", dist.Normal(0, 1).expand([3]).to_event(1))
+        center = numpyro.sample("center", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Bernoulli(logits=X @ beta), obs=y)
+        numpyro.sample("few", dist.Normal(center, 1.0), obs=few)
+
+    rows = from_numpyro(two_lengths, X, y, few, random_state=0)
+    for model, args in ((rows.model_, rows.args_), (two_lengths, (X, y, few))):
+        mcmc = MCMC(NUTS(model), num_warmup=5, num_samples=5, progress_bar=False)
+        mcmc.run(jax.random.PRNGKey(0), *args)
+        assert np.isfinite(mcmc.get_samples()["center"]).all()
+
+
 def test_a_model_that_looks_at_its_block_is_named():
     rng, X, eta = regressors()
 
@@ -478,6 +507,11 @@ def test_gaps_and_impossible_observations_are_named_with_their_argument_and_firs
         beta = numpyro.sample("beta", dist.Normal(0, 1).expand([3]))
         numpyro.sample("y", dist.Poisson(jnp.exp(data["X"] @ beta)), obs=data["y"])
 
+    def events(X, y):
+        beta = numpyro.sample("beta", dist.Normal(0, 1).expand([3]))
+        numpyro.sample("y", dist.Bernoulli(logits=X @ beta), obs=y)
+
+    event = rng.integers(0, 2, N)
     count = rng.poisson(1.0, N)
     X_gap = with_entry(X, (9, 1), np.nan)
     cases = [
@@ -493,6 +527,8 @@ def test_gaps_and_impossible_observations_are_named_with_their_argument_and_firs
             ({"X": X, "y": with_entry(count, [4, 5], -1)},),
             "site 'y' is not finite in 2 of 1500 rows .* row 4, which observes -1.0",
         ),
+        # The log-likelihood of such a row is finite at zero, and has no slope.
+        (events, (with_entry(X, (9, 1), np.inf), event), "argument X holds inf in 1 .* row 9"),
         # a gap that is masked is not the reason
         (masked, (with_entry(X, (9, 1), np.nan), with_entry(y, 7, np.nan)), "argument X holds NaN"),
     ]

@@ -454,8 +454,8 @@ class MatchedCoreset(Selector):
 
     def _check_input(self, X, y, sample_weight):
         reset = not hasattr(self, "indices_")
-        has_columns = np.ndim(y) == 2 and np.shape(y)[1] > 1
-        if callable(self.problem) and has_columns:
+        takes_columns = callable(self.problem)
+        if takes_columns and np.ndim(y) == 2 and np.shape(y)[1] > 1:
             # A function may take several numbers a row, such as a time and an event.
             check_labels(y)
             several = as_real(y, "y")

@@ -77,7 +77,11 @@ def impossible(tried, data, n, masking):
     for term, never in found:
         if term.has_rows:
             rows |= never.reshape(n, -1).any(1)
-    if found and (said := gaps(data, n, rows)):
+    if not found:
+        # A log-likelihood may be finite of a row that has no slope, such as one that holds inf.
+        rows[:] = True
+    said = gaps(data, n, rows)
+    if said:
         return f"{said}: leave such rows out, or fill them in; {masking}."
     for term, never in found:
         if not term.has_rows:

@@ -136,6 +136,10 @@ class NumPyroModel(WrittenModel):
                 leaves.append(next(given))
             elif type(leaf) is int and leaf == self.n:
                 leaves.append(count)
+            elif isinstance(leaf, np.ndarray):
+                # JAX keeps what it made of an array, in the precision of that time, as long as
+                # the array lives: the user's own is never handed to it in double precision.
+                leaves.append(leaf.view())
             else:
                 leaves.append(leaf)
         return jax.tree.unflatten(self.tree, leaves)
@@ -372,7 +376,10 @@ class NumPyroModel(WrittenModel):
 
         return negative
 
-    masking = "to keep a row with a gap, mask its sites: numpyro.handlers.mask(mask=seen)"
+    masking = (
+        "to keep a row with a gap, put a number there and mask its sites: "
+        "numpyro.handlers.mask(mask=seen)"
+    )
 
     def terms(self, theta):
         """As `WrittenModel.terms`."""
@@ -510,7 +517,7 @@ def _why_not(site):
     if kind == "sample" and not site["is_observed"] and site["fn"].support.is_discrete:
         return (
             "the latent variable {name!r} is discrete: sum it out, for example by "
-            "dist.MixtureSameFamily."
+            "dist.MixtureSameFamily; if it is observed, give it obs=."
         )
     return ""
 

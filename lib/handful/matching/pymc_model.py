@@ -378,7 +378,8 @@ def _refuse_variables(model):
     if model.discrete_value_vars:
         names = [model.values_to_rvs[v].name for v in model.discrete_value_vars]
         raise ValueError(
-            f"the latent variables {names} are discrete: sum them out, for example by pm.Mixture."
+            f"the latent variables {names} are discrete: sum them out, for example by pm.Mixture; "
+            "what is observed needs observed=."
         )
     for variable in model.observed_RVs:
         if isinstance(variable.owner.op, minibatch.MinibatchRandomVariable):
