@@ -17,7 +17,7 @@ MISSING = {
     # A run takes one data set: the other is `-p dataset speech_commands`.
     "bico/fig10_active_learning": {"speech_commands"},
     "bico/tab07_few_labels": {"speech_commands"},
-    # On it the paper trains with dropout between convolutions, which our networks do not have.
+    # On it the paper trains with dropout, which our wide residual network does not have.
     "bico/fig08_networks": {"svhn"},
     # The seismic network's records are at no address that we know.
     "vrm/fig03_minibatch_kmeans": {"csn"},
