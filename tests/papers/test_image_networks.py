@@ -6,7 +6,7 @@ from scipy.io import savemat
 
 torch = pytest.importorskip("torch")
 
-from handful_papers.bico.fig08_networks import CURVES, METHODS, NetworkCoresets
+from handful_papers.bico.fig08_networks import CURVES, METHODS, TOGETHER, NetworkCoresets, tasks
 from handful_papers.bico.image_networks import image_network, shift_and_flip
 from handful_papers.readers import read_house_numbers
 from handful_papers.tasks import run_task
@@ -68,9 +68,10 @@ def toy():
 
 def test_a_run_has_every_method_at_every_size(toy):
     task = toy
-    rows = task.run(0)
+    rows = [row for methods in TOGETHER for row in task.run(methods, 0)]
     curve = [(r["method"], r["size"]) for r in rows if r["network"] == "WideResNet-16-4"]
-    assert curve == [("full", 80), *((m, s) for m in CURVES for s in (30, 40)), ("bico joint", 40)]
+    every = [("full", 80), *((m, s) for m in CURVES for s in (30, 40)), ("bico joint", 40)]
+    assert sorted(curve) == sorted(every)
     assert sorted(r["method"] for r in rows if r["network"] == "VGG16") == sorted(
         ["full", *METHODS]
     )
@@ -81,6 +82,15 @@ def test_a_run_has_every_method_at_every_size(toy):
         chosen = task.select(method, 0, embeddings, events)
         assert len(np.unique(chosen)) == 40, method
     assert set(task.select("forgetting", 0, embeddings, np.arange(80.0))) == set(range(40, 80))
+
+
+def test_every_method_is_in_one_task_and_a_joint_one_needs_its_partner():
+    assert sorted(method for group in TOGETHER for method in group) == sorted(["full", *METHODS])
+    sets = {"CIFAR-10": {"n": 1}, "SVHN": {"n": 2}}
+    alone = tasks(sets, ["WideResNet-16-4"])
+    assert {task["about"]["set"] for task in alone} == set(sets)
+    assert "bico joint" not in {method for task in alone for method in task["methods"]}
+    assert len(tasks(sets, ["WideResNet-16-4", "VGG16"])) == 2 * len(TOGETHER)
 
 
 @pytest.mark.parametrize("method", ["bico", "bico joint"])

@@ -421,10 +421,12 @@ def test_the_minutes_that_are_left_go_by_the_pace_of_what_has_run():
 def test_profile_gpu_is_profile_paper_but_for_what_its_entry_says_and_is_refused_without_a_gpu(
     monkeypatch,
 ):
-    (paper,) = plan("paper", ["bico/fig08"])
-    (gpu,) = plan("gpu", ["bico/fig08"])
+    (paper,) = plan("paper", ["bico/tab03"])
+    (gpu,) = plan("gpu", ["bico/tab03"])
     assert gpu.parameters["device"] == "cuda"
-    assert {k for k in paper.given if paper.given[k] != gpu.given[k]} == {"train", "n_seeds"}
+    keys = {*paper.parameters, *gpu.parameters}
+    differ = {key for key in keys if paper.parameters[key] != gpu.parameters[key]}
+    assert differ == {"device", "methods_a_task"}
     assert {run.parameters["device"] for run in plan("gpu")} == {"cuda"}
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     for only, told in (

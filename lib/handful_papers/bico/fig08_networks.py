@@ -26,6 +26,14 @@ PARTNER = "VGG16"
 # The methods of Figure 8.
 CURVES = ("uniform", "kmeans++", "kcenter", "forgetting", "bico")
 METHODS = (*CURVES, "bico joint")
+# What one task of the sweep runs: the methods that look on the same training of all rows, or on
+# none.
+TOGETHER = (
+    ("full", "kcenter", "forgetting"),
+    ("uniform", "kmeans++"),
+    ("bico",),
+    ("bico joint",),
+)
 PAPERS_ROWS = {"CIFAR-10": 50_000, "SVHN": 73_257}
 # How often each row is classified during a training, to count what is forgotten.
 LOOKS = 20
@@ -178,15 +186,20 @@ class NetworkCoresets:
         )
         return selector.fit(self.X, self.y).indices_
 
-    def run(self, seed):
-        """Everything for one seed: method, network, size, seed, accuracies in percent, seconds of
-        the selection.
+    def run(self, methods, seed):
+        """Everything of some methods for one seed: method, network, size, seed, accuracies in
+        percent, seconds of the selection.
 
         Each training and each two rounds of a selection are a `part` of the task.
+
+        Parameters
+        ----------
+        methods : some of "full" (training on all rows) and `METHODS`
+        seed : int
         """
         rows = []
-        n = len(self.X)
-        embeddings, events, full = part("look on", lambda: self.look_on(seed))
+        embeddings = events = None
+        every = np.arange(len(self.X))
 
         def accuracies(method, network, chosen):
             return part(
@@ -203,11 +216,14 @@ class NetworkCoresets:
             )
             rows.append(row | found | dict(seconds=seconds))
 
-        every = np.arange(n)
-        for network in self.networks:
-            found = full if network == TARGET else accuracies("full", network, every)
-            add("full", network, every, 0.0, found)
+        if "full" in methods:
+            embeddings, events, full = part("look on", lambda: self.look_on(seed))
+            for network in self.networks:
+                found = full if network == TARGET else accuracies("full", network, every)
+                add("full", network, every, 0.0, found)
         for method in METHODS:
+            if method not in methods:
+                continue
             start = time.perf_counter()
             chosen = self.select(method, seed, embeddings, events)
             seconds = time.perf_counter() - start
@@ -227,13 +243,31 @@ class NetworkCoresets:
         return rows
 
 
-def coreset_rows(about, *, seed, **options):
-    """Rows of `NetworkCoresets.run` for one data set: a task of the sweep.
+def tasks(sets, networks):
+    """The settings of the sweep: every data set with the methods of each task. A joint coreset
+    needs the partner among the networks.
+
+    Parameters
+    ----------
+    sets : dict, the paper's names of the data sets -> what `NetworkCoresets` is told of them
+    networks : names of `image_network` by the paper's names
+    """
+    together = [group for group in TOGETHER if group != ("bico joint",) or PARTNER in networks]
+    return [
+        {"about": about | {"set": name}, "methods": methods}
+        for name, about in sets.items()
+        for methods in together
+    ]
+
+
+def coreset_rows(about, methods, *, seed, **options):
+    """Rows of `NetworkCoresets.run` for one data set and some methods: a task of the sweep.
 
     Parameters
     ----------
     about : dict, what `NetworkCoresets` is told of the data, and under "set" the paper's set that
         they stand for
+    methods : one of `TOGETHER`
     seed : int
     options : further options of `NetworkCoresets`
     """
@@ -241,7 +275,7 @@ def coreset_rows(about, *, seed, **options):
     torch.set_num_threads(1)
     about = {key: value for key, value in about.items() if key != "stands_for"}
     name = about.pop("set")
-    rows = NetworkCoresets(**about, **options).run(seed)
+    rows = NetworkCoresets(**about, **options).run(methods, seed)
     return [row | {"set": name} for row in rows]
 
 
