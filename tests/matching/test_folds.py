@@ -285,7 +285,7 @@ def test_the_curve_is_the_same_far_from_zero(name):
     # The same models, whose intercepts make up for the columns; the rows differ by rounding.
     assert far.curve_error_ < 1e-4
     if name != "squares":
-        slopes = (p[:9].reshape(9, -1, 6)[:, :, :5] for p in (near.parameters_, far.parameters_))
+        slopes = (p[:8].reshape(8, -1, 6)[:, :, :5] for p in (near.parameters_, far.parameters_))
         np.testing.assert_allclose(*slopes, atol=5e-3)
 
 
@@ -375,7 +375,7 @@ def test_the_error_of_a_model_is_that_of_models_trained_on_all_rows(l2):
         trained = clone(model).fit(X[~held], y[~held])
         losses.append(log_loss(y[held], trained.predict_proba(X[held])))
     truth = report.loss_of_rows.mean() - np.mean(losses)
-    assert report.error == pytest.approx(truth, rel=0.2, abs=2e-7)
+    assert report.error == pytest.approx(truth, rel=0.2, abs=5e-7)
 
 
 @pytest.mark.filterwarnings("error")
@@ -406,3 +406,73 @@ def test_columns_that_are_nearly_alike_are_tuned_without_a_warning():
         chances = trained.predict_proba(rows[held])
         losses.append(log_loss(labels[held], chances, sample_weight=w[held]))
     np.testing.assert_allclose(*losses, atol=5e-4)
+
+
+@pytest.mark.parametrize("source", ["memory", "blocks"])
+def test_a_sample_of_many_rows_keeps_the_sums_of_all(source, monkeypatch):
+    problem, X, y = tabular("binary", n=60_000)
+    X = np.clip(X - X.mean(0), -2, 2)
+    weights = np.random.default_rng(1).integers(0, 4, len(X)).astype(float)
+    monkeypatch.setattr("handful.matching.likelihood_sums.MANY_NUMBERS", 0)
+    found = []
+    original = LikelihoodSums._match_sample
+
+    def told(*args):
+        found.append(original(*args))
+        return found[-1]
+
+    monkeypatch.setattr(LikelihoodSums, "_match_sample", told)
+    data = (X, y, weights) if source == "memory" else (Blocks(X, y, weights, rows=9000),)
+    matched = MatchedCoreset(problem, folds=2, random_state=0, tol=10.0).fit(*data)
+    assert found[0] is not None
+    assert matched.residual_ < 1e-11
+    assert (weights[matched.indices_] > 0).all()
+    few = matched.indices_
+    for theta in matched.parameters_:
+        of_all = sums_of_folds(problem, X, y, weights, matched.row_folds_, theta)
+        of_few = sums_of_folds(problem, X[few], y[few], matched.weights_, matched.folds_, theta)
+        np.testing.assert_allclose(of_few, of_all, rtol=1e-8, atol=1e-7)
+
+
+def test_a_column_that_a_sample_lacks_is_matched_on_all_rows(monkeypatch):
+    problem, X, y = tabular("binary", n=40_000)
+    X = X - X.mean(0)
+    X[:, 4] = 0.0
+    X[:7, 4] = 1.0
+    monkeypatch.setattr("handful.matching.likelihood_sums.MANY_NUMBERS", 0)
+    folds = np.arange(len(X)) % 2
+    matched = MatchedCoreset(problem, folds=folds, random_state=0, tol=10.0).fit(X, y)
+    few = matched.indices_
+    for theta in matched.parameters_:
+        of_all = sums_of_folds(problem, X, y, np.ones(len(X)), folds, theta)
+        of_few = sums_of_folds(problem, X[few], y[few], matched.weights_, matched.folds_, theta)
+        np.testing.assert_allclose(of_few, of_all, rtol=1e-8, atol=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_error_of_the_curve_holds_where_an_l1_penalty_leaves_few_coefficients(seed):
+    # The error used to be largest between the penalties at which it was looked at.
+    rng = np.random.default_rng(seed)
+    X = rng.standard_t(6, size=(12_000, 15))
+    X[:, 0] = X[:, 0] > 1
+    X = StandardScaler().fit_transform(X)
+    slopes = np.random.default_rng(0).normal(size=15) * 0.4
+    y = rng.random(len(X)) < expit(X @ slopes - 1.5)
+    matched = MatchedCoreset(Logistic(), folds=4, penalties=[1e-4, 1e-1], random_state=0).fit(X, y)
+    X_small, y_small, w, folds = matched.take(X, y)
+    all_zero = np.abs(X.T @ (y - y.mean())).max() / len(X)
+    errors = []
+    for share in (0.95, 0.8, 0.6, 0.4, 0.2, 0.05):
+        losses = np.zeros(2)
+        for side, (rows, labels, weights, parts) in enumerate(
+            ((X, y, np.ones(len(X)), matched.row_folds_), (X_small, y_small, w, folds))
+        ):
+            for k in range(4):
+                model, target = likelihood(Logistic(), labels)
+                sums = LikelihoodSums(model, rows, target, weights)
+                theta = optimum(sums.where(parts != k), share * all_zero, 0.0, np.zeros(16))
+                held = sums.where(parts == k)
+                losses[side] -= held.sums(theta[None])[0] / held.weights.sum() / 4
+        errors.append(abs(losses[0] - losses[1]))
+    assert max(errors) < 2 * matched.curve_error_ + 1e-6
+    assert matched.curve_error_ <= 1e-4

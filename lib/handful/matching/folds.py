@@ -8,13 +8,21 @@ from scipy.optimize import nnls
 
 from handful.checks import check_integer
 from handful.matching.path import local_optimum, optimum, penalised
-from handful.models.newton import root_of_inverse
+from handful.models.newton import bordered, root_of_inverse
 from handful.tables import as_array, missing
 
-# Rows of the sample that says where to match.
+# Rows of the sample that says how the loss of all is curved, and of its part that says where
+# optima are, before a step towards those of all rows.
 PILOT = 20_000
+PATH_PILOT = 5000
+# For each parameter there are at least so many of the latter.
+PER_PARAMETER = 50
 # Where the path of L1 penalties is matched: shares of the least at which all coefficients are zero.
 L1_SHARES = np.array([1.0, 0.5, 0.2, 0.07, 0.015])
+# Where curves are checked: so many penalties are looked at from one of these to the next.
+FINER = 3
+# Those whose model is nearer to a matched one than this share of the largest distance are left out.
+NEAR_SHARE = 0.1
 # An L1 penalty at which every coefficient is zero.
 ALL_ZERO = 1e9
 # A row with this label is in every training set and in no test set, as in `PredefinedSplit`.
@@ -64,7 +72,10 @@ def folds_of_rows(folds, codes, weights, rng):
     if np.ndim(folds) == 0:
         check_integer("folds", folds, least=2)
         drawn = np.empty(n, np.int16)
-        drawn[np.lexsort((rng.random(n), codes))] = np.arange(n) % folds
+        order = np.argsort(rng.random(n))
+        # Small integers are sorted in the time of a pass.
+        by_class = np.argsort(codes[order].astype(np.int16), kind="stable")
+        drawn[order[by_class]] = np.arange(n) % folds
         found = Folds(drawn, np.arange(folds))
     else:
         folds = as_array(folds)
@@ -132,42 +143,67 @@ class CurveReport:
         )
 
 
-def strengths(rows, low, high):
-    """Pairs of an L1 and an L2 penalty, per mean loss: where to match, and between these.
-
-    They are L2 penalties a decade apart, or less, and L1 penalties of all strengths that leave a
-    coefficient.
+def strengths(rows, low, high, finer=1):
+    """Pairs of an L1 and an L2 penalty, per mean loss: L2 penalties a decade apart, or less, then
+    L1 penalties of all strengths that leave a coefficient, both from the largest on.
 
     Parameters
     ----------
     rows : `Rows`, that say from which L1 penalty on all coefficients are zero
     low, high : the least and the largest L2 penalty
+    finer : so many steps are made of one
     """
     null = optimum(rows, ALL_ZERO, 0.0, np.zeros(len(penalised(rows))))
     slopes = rows.slopes(null[None])[0] / rows.weights.sum()
     all_zero = np.abs(slopes * penalised(rows)).max()
-    l2 = np.geomspace(high, low, n_optima(low, high) - len(L1_SHARES))
-    l1 = L1_SHARES * all_zero
-    matched = [(0.0, value) for value in l2] + [(value, 0.0) for value in l1]
-    between = [(0.0, value) for value in _between(l2)] + [(value, 0.0) for value in _between(l1)]
-    return matched, between
+    n_l2 = n_optima(low, high) - len(L1_SHARES)
+    l2 = np.geomspace(high, low, finer * (n_l2 - 1) + 1)
+    steps = np.arange(finer * (len(L1_SHARES) - 1) + 1) / finer
+    shares = np.exp(np.interp(steps, np.arange(len(L1_SHARES)), np.log(L1_SHARES)))
+    return [(0.0, value) for value in l2] + [(value, 0.0) for value in shares * all_zero]
 
 
 def n_optima(low, high):
-    """How many `strengths` are matched."""
+    """How many `strengths` there are, a decade apart."""
     return 1 + int(np.ceil(np.log10(high / low) - 1e-6)) + len(L1_SHARES)
 
 
-def _between(values):
-    return np.sqrt(values[1:] * values[:-1]) if len(values) > 1 else values
+def far_apart(rows, pairs, thetas, size):
+    """Which of the optima of some `strengths` are matched, so many that every other one is near,
+    and at which others the curve is checked.
 
+    After the ends of both paths the farthest from those before (Gonzalez 1985). The distance is
+    the mean of both Kullback-Leibler divergences of two models, in nats a row.
 
-def where_to_match(rows, sample, pairs):
-    """Optima of a linear model at `strengths`, shape (J, p).
+    Parameters
+    ----------
+    rows : `Rows`, that say how the loss slopes
+    pairs : G pairs of penalties
+    thetas : shape (G, p)
+    size : how many are matched
 
-    They are those of a sample of the rows, moved by one step towards those of all rows.
+    Returns
+    -------
+    matched, checked : int arrays, ascending
     """
-    thetas = along(sample, pairs)
+    slopes = rows.slopes(thetas) / rows.weights.sum()
+    apart = np.array(
+        [((theta - thetas) * (slopes - slope)).sum(1) for theta, slope in zip(thetas, slopes)]
+    )
+    n_l2 = sum(l1 == 0 for l1, _ in pairs)
+    matched = [0, n_l2 - 1, n_l2, len(pairs) - 1]
+    while len(matched) < size:
+        matched.append(int(apart[matched].min(0).argmax()))
+    distance = apart[matched].min(0)
+    is_checked = distance > NEAR_SHARE * distance.max()
+    # Where the penalty is the least, models trained without a fold differ the most.
+    is_checked[n_l2 - 1] = True
+    return np.unique(matched), np.flatnonzero(is_checked)
+
+
+def where_to_match(rows, sample, pairs, thetas):
+    """Optima of all rows at some pairs of penalties, shape (J, p): those of a sample of the rows,
+    moved by one step."""
     slopes = rows.slopes(thetas) / rows.weights.sum()
     moved = []
     for theta, slope, (l1, l2) in zip(thetas, slopes, pairs):
@@ -179,16 +215,28 @@ def where_to_match(rows, sample, pairs):
 
 def sample_of(rows):
     """Some of the rows, drawn uniformly, in memory."""
+    return _thinned(rows, PILOT)
+
+
+def path_sample(sample):
+    """Part of a sample, enough to find its optima."""
+    return _thinned(sample, max(PATH_PILOT, PER_PARAMETER * len(penalised(sample))))
+
+
+def _thinned(rows, size):
     places = np.flatnonzero(rows.weights)
-    if len(places) > PILOT:
-        places = np.sort(np.random.default_rng(0).choice(places, PILOT, replace=False))
+    if len(places) > size:
+        places = np.sort(np.random.default_rng(0).choice(places, size, replace=False))
     return rows.restricted(places, rows.weights[places])
 
 
-def models_without(few, pairs):
-    """Optima at `strengths` of the rows of all folds but one, shape (G, K, p)."""
+def models_without(few, pairs, starts):
+    """Optima at `strengths` of the rows of all folds but one, shape (G, K, p), each searched from a
+    start, shape (G, p)."""
     codes = few.folds.codes
-    return np.stack([along(few.where(codes != k), pairs) for k in few.folds.tested], axis=1)
+    others = [few.where(codes != k) for k in few.folds.tested]
+    found = [[optimum(rows, *pair, start) for rows in others] for pair, start in zip(pairs, starts)]
+    return np.array(found)
 
 
 def along(rows, pairs):
@@ -217,41 +265,88 @@ def l2_at_optimum(theta, slope, covers):
     return nnls(penalties, slope[on])[0][1]
 
 
-def curve_reports(rows, sample, few, thetas):
+def curve_reports(rows, sample, few, thetas, pairs=None):
     """The `CurveReport` of each of some settings, a list.
 
     Parameters
     ----------
-    rows, sample, few : `Rows`, all, some of them that say how the loss of all is curved, and the
-        matched ones, with their folds
+    rows, sample, few : `LikelihoodSums`, all, some of them that say how the loss of all is curved,
+        and the matched ones, with their folds
     thetas : shape (G, K, p), for each setting and each fold that is tested the model of the
         matched rows outside of the fold
+    pairs : G pairs of an L1 and an L2 penalty; None where they are not known, and coefficients
+        that are zero are taken to stay so
     """
     tested = rows.folds.tested
     mass = np.array([rows.weights[rows.folds.codes == k].sum() for k in tested])
     outside = rows.weights.sum() - mass
-    values, slopes = rows.over_folds(thetas)
+    values, slopes = rows.over_folds(thetas) if pairs is None else _nearly(rows, sample, thetas)
     values_few, slopes_few = few.over_folds(thetas)
     loss = -values / mass
     loss_few = -values_few / mass
     missed = (slopes - slopes_few) / outside[:, None]
+    held = [few.where(few.folds.codes == k) for k in tested]
+    covers = penalised(few)
     moves = np.zeros(loss.shape)
     excess = np.zeros(loss.shape)
-    for j, k in enumerate(tested):
-        held = few.where(few.folds.codes == k)
-        others = sample.where(sample.folds.codes != k)
-        for g, theta in enumerate(thetas[:, j]):
-            covers = penalised(few)
-            free = (theta != 0) | (covers == 0)
-            l2 = l2_at_optimum(theta, slopes_few[g, j] / outside[j], covers)
-            bend = others.expansion(theta)[1:, 1:][np.ix_(free, free)] / others.weights.sum()
-            root = root_of_inverse(bend + np.diag(l2 * covers[free]))
-            step = root @ (root.T @ missed[g, j, free])
+    for g, models in enumerate(thetas):
+        bends = _curvatures(sample, models if pairs is None else models.mean(0, keepdims=True))
+        for j, (theta, bend) in enumerate(zip(models, bends)):
+            if pairs is None:
+                l2 = l2_at_optimum(theta, slopes_few[g, j] / outside[j], covers)
+                free = (theta != 0) | (covers == 0)
+                step = _newton_step(bend + np.diag(l2 * covers), missed[g, j], free)
+            else:
+                now = bordered(0.0, slopes[g, j] / outside[j], bend)
+                step = local_optimum(now, covers, *pairs[g], theta) - theta
             # The held-out loss is nearly flat there, so that its curvature counts as well.
-            moves[g, j] = -held.slopes(theta[None])[0, free] @ step / mass[j]
+            moves[g, j] = -held[j].slopes(theta[None])[0] @ step / mass[j]
             moves[g, j] += step @ bend @ step / 2
-            excess[g, j] = missed[g, j, free] @ step / 2
+            excess[g, j] = missed[g, j] @ step / 2
     error = (loss_few - loss - moves).mean(1)
     return [
         CurveReport(*found) for found in zip(loss, loss_few, error.tolist(), excess.max(1).tolist())
     ]
+
+
+def _curvatures(sample, thetas):
+    """Curvatures of the mean loss of the rows outside of each fold that is tested, at a model of
+    its own, shape (K, p), or at one for all, shape (1, p)."""
+    codes = sample.folds.codes
+    tested = sample.folds.tested
+    if len(thetas) > 1:
+        parts = [sample.where(codes != k) for k in tested]
+        bends = [part.expansion(theta) for part, theta in zip(parts, thetas)]
+    else:
+        # Each fold is looked at once.
+        parts = [sample.where(codes == k) for k in range(sample.n_folds)]
+        found = np.array([part.expansion(thetas[0]) for part in parts])
+        bends = found.sum(0) - found[tested]
+    outside = [sample.weights[codes != k].sum() for k in tested]
+    return [bend[1:, 1:] / mass for bend, mass in zip(bends, outside)]
+
+
+def _nearly(rows, sample, thetas):
+    """As `over_folds`, by one pass at the mean of each setting's models: what the models differ by
+    is seen on a sample."""
+    centers = thetas.mean(1)
+    values, slopes = rows.of_folds(centers)
+    codes = sample.folds.codes
+    wanted, has = (np.bincount(r.folds.codes, r.weights, r.n_folds) for r in (rows, sample))
+    share = wanted / np.maximum(has, 1e-300)
+    scaled = sample.restricted(np.arange(len(codes)), sample.weights * share[codes])
+    values_there, slopes_there = scaled.of_folds(centers)
+    values -= values_there
+    slopes -= slopes_there
+    near, sloping = scaled.over_folds(thetas)
+    tested = rows.folds.tested
+    others = slopes.sum(0) - slopes[tested]
+    return near + values[tested].T, sloping + others.swapaxes(0, 1)
+
+
+def _newton_step(bend, slope, free):
+    """A step of the parameters that are free, shape (p,)."""
+    root = root_of_inverse(bend[np.ix_(free, free)])
+    step = np.zeros(len(slope))
+    step[free] = root @ (root.T @ slope[free])
+    return step

@@ -5,11 +5,17 @@ import numpy as np
 from scipy import sparse
 
 from handful.matching.moments import centers, merged
-from handful.matching.recombine import recombine
+from handful.matching.recombine import recombine, reweighted
 from handful.rows import InMemory, RowBlocks, Rows
 
 # So many numbers of a part of a block are computed at once: they fit into a cache.
 PART = 1 << 18
+# Of so many rows for each equation, in each fold, some are chosen that keep the sums of all; of
+# more where columns are heavy-tailed.
+SAMPLED = (16, 64)
+# That is worth a pass over all rows from so many times as many rows on, and so many numbers.
+MANY = 4
+MANY_NUMBERS = 1 << 22
 
 
 class LikelihoodSums:
@@ -99,9 +105,32 @@ class LikelihoodSums:
         values : shape (G, K), sums of the log-likelihoods of the rows of the fold
         slopes : shape (G, K, p), of the sum over all other rows
         """
-        found = self.blocks.map(_of_folds, self.model, thetas, self.folds.tested, own=self.own)
-        values, slopes = zip(*found)
-        return sum(values), sum(slopes)
+        flat = thetas.reshape(-1, thetas.shape[-1])
+        values, slopes = self.of_folds(flat)
+        tested = self.folds.tested
+        own = tested, slice(None), np.arange(len(tested))
+        values = values.reshape(-1, *thetas.shape[:2])
+        slopes = slopes.reshape(-1, *thetas.shape)
+        mine = np.moveaxis(slopes[own], 0, 1)
+        return values[own].T, slopes.sum(0) - mine
+
+    def of_folds(self, thetas):
+        """What models say of each fold.
+
+        Parameters
+        ----------
+        thetas : shape (G, p)
+
+        Returns
+        -------
+        values : shape (K, G), sums of the log-likelihoods of the rows of each fold
+        slopes : shape (K, G, p), of these sums
+        """
+        asked = self.model, "tangents_at", (thetas,), self.n_folds
+        found = sum(self.blocks.map(_sums_of_folds, *asked, own=self.own))
+        last = found[:, -thetas.size - len(thetas) :]
+        values, slopes = np.split(last, [len(thetas)], axis=1)
+        return values, slopes.reshape(-1, *thetas.shape)
 
     def over(self, reduce, method, *args, weighted=False):
         """``reduce`` of the list of what a method of the model, given `args`, says of parts of the
@@ -159,6 +188,9 @@ class LikelihoodSums:
         -------
         places, weights, residual : of the chosen rows, places ascending; and what `recombine` says
         """
+        found = self._match_sample(equations, *args) if n_parts == 1 else None
+        if found is not None:
+            return found
         own = [sides if sides[1].any() else None for sides in self.own]
         found = self.blocks.map(_matched, self.model, n_parts, equations, args, own=own)
         places, weights, residual = (np.hstack(values) for values in zip(*found))
@@ -167,6 +199,51 @@ class LikelihoodSums:
             chosen, weights, residual = few.match(n_parts, equations, *args)
             places = places[chosen]
         return places, weights, float(np.max(residual))
+
+    def _match_sample(self, equations, *args):
+        """As `match`, of a sample of each fold, whose rows are given the sums of all; None where
+        all are too few for that, or no weights of the sample reach these sums."""
+        codes = np.zeros(len(self.weights), int) if self.folds is None else self.folds.codes
+        rows_of = [np.flatnonzero((codes == k) & (self.weights > 0)) for k in range(self.n_folds)]
+        asked = self.model, equations, args
+        one = self.restricted([0], np.ones(1))
+        n_equations = one.blocks.map(_n_equations, *asked, own=one.own)[0]
+        is_many = min(map(len, rows_of)) >= MANY * SAMPLED[0] * n_equations
+        if not is_many or n_equations * sum(map(len, rows_of)) < MANY_NUMBERS:
+            return None
+        targets = sum(self.blocks.map(_sums_of_folds, *asked, self.n_folds, own=self.own))
+        rng = np.random.default_rng(0)
+        found = []
+        for rows, target in zip(rows_of, targets):
+            sizes = [times * n_equations for times in SAMPLED]
+            for size in (size for size in sizes if len(rows) >= MANY * size):
+                drawn, weights = stratified(self.weights[rows], size, rng)
+                few = self.restricted(rows[drawn], weights)
+                matched = few.blocks.map(_reweighted, *asked, target, own=few.own)[0]
+                if matched is not None:
+                    break
+            else:
+                return None
+            chosen, weights, residual = matched
+            found.append((rows[drawn[chosen]], weights, residual))
+        places, weights, residuals = map(np.hstack, zip(*found))
+        order = np.argsort(places)
+        return places[order], weights[order], float(residuals.max())
+
+
+def stratified(weights, size, rng):
+    """Rows drawn in proportion to their weights, one from each of `size` stretches of equal weight.
+
+    Returns
+    -------
+    places, weights : of rows whose weighted sums estimate those of all
+    """
+    ends = np.cumsum(weights)
+    stretch = ends[-1] / size
+    drawn = (np.arange(size) + rng.random(size)) * stretch
+    drawn = np.minimum(np.searchsorted(ends, drawn, side="right"), len(ends) - 1)
+    places, times = np.unique(drawn, return_counts=True)
+    return places, times * stretch
 
 
 def _of_block(block, model, reduce, method, args, weighted, own):
@@ -195,41 +272,53 @@ def _rows_at_once(model, X, n_parameters):
     return max(1, PART // max(1, width, n_entries))
 
 
-def _matched(block, model, n_parts, equations, args, own):
+def _equations(block, model, equations, args, y):
+    """The equations of rows of a block, a function of their places in it."""
     X = np.asarray(block.X)
-    y, weights, codes = own
-    found = []
     asked = getattr(model, equations)
+
+    def features(places):
+        return asked(*args, model.columns(X.take(places, axis=0)), None if y is None else y[places])
+
+    return features
+
+
+def _n_equations(block, model, equations, args, own):
+    return _equations(block, model, equations, args, own[0])(np.arange(1)).shape[1]
+
+
+def _matched(block, model, n_parts, equations, args, own):
+    y, weights, codes = own
+    features = _equations(block, model, equations, args, y)
+    found = []
     folds = [np.flatnonzero(codes == code) for code in np.unique(codes)]
     for part in (rows[k::n_parts] for rows in folds for k in range(n_parts)):
-
-        def features(r, part=part):
-            places = part[r]
-            return asked(*args, model.columns(X[places]), None if y is None else y[places])
-
         if weights[part].any():
-            chosen, w, residual = recombine(features, len(part), weights[part])
+            chosen, w, residual = recombine(
+                lambda r, part=part: features(part[r]),
+                len(part),
+                weights[part],
+            )
             found.append((part[chosen], w, residual))
     places, w, residuals = (np.hstack(values) for values in zip(*found))
     order = np.argsort(places)
     return block.ids[places[order]], w[order], residuals.max()
 
 
-def _of_folds(block, model, thetas, tested, own):
-    X = np.asarray(block.X)
+def _reweighted(block, model, equations, args, target, own):
+    y, weights, _ = own
+    return reweighted(_equations(block, model, equations, args, y), weights, target)
+
+
+def _sums_of_folds(block, model, equations, args, n_folds, own):
+    """Sums of the equations over the rows of each fold, shape (folds, equations)."""
     y, weights, codes = own
-    values = np.zeros(thetas.shape[:2])
-    slopes = np.zeros(thetas.shape)
-    step = _rows_at_once(model, X, thetas[..., 0].size)
-    for code in np.unique(codes):
-        held = tested == code
-        models = thetas[:, held].reshape(-1, thetas.shape[-1])
-        others = thetas[:, ~held]
-        others_in_rows = others.reshape(-1, thetas.shape[-1])
-        places = np.flatnonzero(codes == code)
+    features = _equations(block, model, equations, args, y)
+    one = features(np.zeros(1, int))
+    step = max(1, PART // max(one.size, block.X.shape[1]))
+    found = np.zeros((n_folds, one.shape[1]))
+    for k in range(n_folds):
+        places = np.flatnonzero((codes == k) & (weights > 0))
         for part in (places[a : a + step] for a in range(0, len(places), step)):
-            given = model.columns(X[part]), y[part], weights[part]
-            slopes[:, ~held] += model.slopes(others_in_rows, *given).reshape(others.shape)
-            if held.any():
-                values[:, held] += model.sums(models, *given)[:, None]
-    return values, slopes
+            found[k] += weights[part] @ features(part)
+    return found

@@ -31,11 +31,15 @@ from handful.coreset import Selector
 from handful.matching.differences import evenly
 from handful.matching.draws import stacked, tested
 from handful.matching.folds import (
+    FINER,
     CurveReport,
+    along,
     curve_reports,
+    far_apart,
     folds_of_rows,
     models_without,
     n_optima,
+    path_sample,
     sample_of,
     strengths,
     where_to_match,
@@ -535,8 +539,8 @@ class MatchedCoreset(Selector):
         if (1 + n_optima(least, most)) * n_outputs * blocks.d > wanted:
             return None
         sample = sample_of(sums)
-        pairs, _ = strengths(sample, least, most)
-        optima = where_to_match(sums, sample, pairs)
+        pairs = strengths(sample, least, most)
+        optima = where_to_match(sums, sample, pairs, along(sample, pairs))
         return _matched_rows(sums, blocks, "tangents_at", optima)
 
     def _select(self, X, y, sample_weight, rng):
@@ -720,17 +724,22 @@ class MatchedCoreset(Selector):
         else:
             high, *_, low = np.repeat(self._penalties(), 2)
         sample = sample_of(rows)
-        matched, between = strengths(sample, low, high)
+        part = path_sample(sample)
+        pairs = strengths(part, low, high, FINER)
+        optima = along(part, pairs)
+        matched, checked = far_apart(part, pairs, optima, n_optima(low, high) - 1)
+        beside = [pairs[g] for g in checked], optima[checked]
         if rows.model.squares and (self.size is None or self.size >= rows.n_folds * n_moments):
             found = self._match(rows, n_moments, "second_moments")
-            self._check_curve(rows, sample, found, between)
+            self._check_curve(rows, sample, found, *beside)
         else:
-            optima = where_to_match(rows, sample, matched)
-            found = self._match_curve(rows, sample, optima, between)
+            pairs = [pairs[g] for g in matched]
+            optima = where_to_match(rows, sample, pairs, optima[matched])
+            found = self._match_curve(rows, sample, optima, *beside)
         self._warn_of_many(rows, len(found[0]))
         return found
 
-    def _match_curve(self, rows, sample, optima, between):
+    def _match_curve(self, rows, sample, optima, *beside):
         """Rows matched at optima, and then also where their curve was the furthest from that of all
         rows, until it is near."""
         most = self.size or MAX_ROW_SHARE * np.count_nonzero(rows.weights)
@@ -738,17 +747,18 @@ class MatchedCoreset(Selector):
             self.parameters_ = rows.model.outer(optima)
             n_equations = rows.model.n_tangents(optima)
             found = self._match(rows, n_equations, "tangents_at", optima, exactly=True)
-            worst = self._check_curve(rows, sample, found, between)
+            worst = self._check_curve(rows, sample, found, *beside)
             optima = np.vstack([optima, worst])
             too_many = rows.n_folds * rows.model.n_tangents(optima) > most
             if self.curve_error_ <= CURVE_SHARE * self.tol or too_many:
                 return found
 
-    def _check_curve(self, rows, sample, found, between):
-        """Set `curve_error_`; the mean of the folds' models, shape (1, p), where it is largest."""
+    def _check_curve(self, rows, sample, found, pairs, starts):
+        """Set `curve_error_`, the largest at some pairs of penalties, near whose optima the starts
+        are; the mean of the folds' models, shape (1, p), where it is largest."""
         few = rows.restricted(*found)
-        models = models_without(few, between)
-        errors = [abs(report.error) for report in curve_reports(rows, sample, few, models)]
+        models = models_without(few, pairs, starts)
+        errors = [abs(report.error) for report in curve_reports(rows, sample, few, models, pairs)]
         self.folds_ = self.row_folds_[found[0]]
         self.curve_error_ = max(errors)
         return models[np.argmax(errors)].mean(0, keepdims=True)

@@ -15,13 +15,15 @@ def moments(Z, w):
     -------
     array, shape (5, columns), the weight repeated; None where no weight is positive
     """
-    Z = Z[w > 0]
-    w = w[w > 0]
+    if not w.all():
+        Z = Z[w > 0]
+        w = w[w > 0]
     if not len(w):
         return None
     total = w.sum()
     mean = w @ Z / total
-    squares = w @ (Z - mean) ** 2
+    squares = Z - mean
+    squares = w @ np.multiply(squares, squares, out=squares)
     totals = np.full(len(mean), total)
     return np.array([totals, mean, squares, Z.min(0), Z.max(0)])
 

@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 
 from handful.checks import ConvergenceError
@@ -17,8 +18,8 @@ SAFE = 0.5
 FINEST = 1e-5
 # mean loss by which an optimum that was computed may be missed
 ROUNDING = 1e-9
-# Mean loss that a step promises to gain where it is the last one to an optimum with an L1 penalty.
-ENOUGH = 1e-9
+# Mean loss that a step promises to gain where it is the last one, which squares what is left.
+ENOUGH = 1e-7
 # Eigenvalues of a curvature below this share of the largest count as this share.
 FLATTEST = 1e-6
 # Of coordinate descent for one Newton step, which need not be the best one.
@@ -101,10 +102,11 @@ def path_excess(rows, few, low, high, tol):
     return float(worst)
 
 
-def best_for(rows, precision, start):
-    """Maximum of the log-likelihood less ``theta' precision theta / 2``, shape (p,)."""
+def best_for(rows, precision, start, **options):
+    """Maximum of the log-likelihood less ``theta' precision theta / 2``, shape (p,), by `newton`
+    with some options."""
     less = quadratic(precision)
-    return newton(lambda theta: rows.expansion(theta) + less(theta), start)[1]
+    return newton(lambda theta: rows.expansion(theta) + less(theta), start, **options)[1]
 
 
 def optima_of_penalties(rows, penalties, start):
@@ -160,7 +162,7 @@ def optimum(rows, l1, l2, start, max_iter=100):
     n = rows.weights.sum()
     covers = penalised(rows)
     if l1 == 0:
-        return best_for(rows, np.diag(l2 * n * covers), start)
+        return best_for(rows, np.diag(l2 * n * covers), start, enough=ENOUGH * n)
 
     def penalty(theta):
         each = l1 * np.abs(theta) + l2 / 2 * theta**2
@@ -229,7 +231,7 @@ def local_optimum(now, covers, l1, l2, theta):
         scaled = scale[:, None] * vectors.T
         design = np.asfortranarray(scaled)
         target = along * len(values) / scale
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), config_context(skip_parameter_validation=True):
             warnings.simplefilter("ignore", ConvergenceWarning)
             coefficients = enet_path(
                 design,

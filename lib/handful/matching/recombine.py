@@ -73,6 +73,14 @@ class Products:
             found[runs, n_columns:] = products.reshape(len(runs), -1)
         return found
 
+    def __rmatmul__(self, w):
+        """Weighted sums over all rows."""
+        products = (w[:, None] * self.left).T @ self.right
+        return np.hstack([w @ self.columns, products.ravel()])
+
+    # numpy leaves the product to this class.
+    __array_ufunc__ = None
+
 
 def recombine(
     features: Any, n: int | None = None, weights: Any = None
@@ -135,6 +143,23 @@ def recombine(
     return _tree(features, check_sample_weight(weights, n), DEPENDENT)
 
 
+def reweighted(
+    features: Any, weights: np.ndarray, target: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, float] | None:
+    """As `recombine`, of a sample of rows whose sums are to be the `target`, those of all rows.
+
+    What the sample's sums lack is one row more, which is the first to be eliminated, as an
+    artificial variable is in the first phase of the simplex method (Dantzig, Orden and Wolfe 1955).
+
+    Returns
+    -------
+    indices, weights, residual : of rows of the sample; None where no weights of it were found that
+        reach the target
+    """
+    found = _tree(features, weights, DEPENDENT, target)
+    return found if found[2] <= LARGE else None
+
+
 def _near_zero(array, weights):
     """A function that gives rows of features; those far from zero are moved there, if a constant
     one keeps the rest."""
@@ -148,19 +173,27 @@ def _near_zero(array, weights):
     return lambda rows: array[rows] - center
 
 
-def _tree(features, weights, dependent):
+def _tree(features, weights, dependent, target=None):
     idx = np.flatnonzero(weights > 0)
     w = weights[idx]
     keep = np.arange(features(idx[:1]).shape[1])
-    target = None
+    scale = None
+    # What the rows lack of the target, and the share of it that their weights do not make up for.
+    missing = np.zeros((0, len(keep)))
+    share = np.ones(0)
     with Bar(desc="recombine", unit="round") as bar:
         while True:
             n_blocks = min(len(idx), 2 * len(keep))
             cuts = np.linspace(0, len(idx), n_blocks + 1).astype(np.int64)
             M = _block_sums(features, idx, w, cuts)
             # the first pass: what to keep, in which units, and which features are independent
-            if target is None:
-                target = M.sum(0)
+            if scale is None:
+                sums = M.sum(0)
+                if target is None:
+                    target = sums
+                else:
+                    missing = (target - sums)[None]
+                    share = np.ones(1)
                 scale = np.abs(M).sum(0)
                 norm = np.linalg.norm(M, axis=0)
                 scale[scale == 0] = norm[norm == 0] = 1
@@ -175,11 +208,12 @@ def _tree(features, weights, dependent):
             bar.total = bar.n + max(0, n_rounds)
             if len(idx) <= len(keep):
                 break
-            kept = M[:, keep]
+            kept = np.vstack([M, share[:, None] * missing])[:, keep]
             lengths = np.maximum(np.linalg.norm(kept, axis=0), 1e-300)
-            x = _eliminate(kept / lengths)
+            x = _eliminate(kept / lengths, rid=share.any())
             x[x < 1e-13] = 0
-            w = w * np.repeat(x, np.diff(cuts))
+            share = share * x[len(M) :]
+            w = w * np.repeat(x[: len(M)], np.diff(cuts))
             idx = idx[w > 0]
             w = w[w > 0]
             bar.update()
@@ -188,7 +222,8 @@ def _tree(features, weights, dependent):
         F = _block_sums(features, idx, w, np.arange(len(idx) + 1))
     w, residual = _refine(F / scale, target / scale, w)
     # a feature that was judged dependent was not, such as a rare one-hot column
-    if residual > LARGE and dependent > 0:
+    may_depend = dependent > 0 and not len(missing)
+    if residual > LARGE and may_depend:
         return _tree(features, weights, -1.0)
     return idx, w, residual
 
@@ -227,8 +262,9 @@ def _run_sums(features, w, edges):
     return members @ features
 
 
-def _eliminate(M):
-    """x >= 0 with x M = 1 M and at most N non-zeros, for M of shape (b, N).
+def _eliminate(M, rid=False):
+    """x >= 0 with x M = 1 M and at most N non-zeros, for M of shape (b, N); `rid` of the last one
+    first, as far as that is possible.
 
     An LU decomposition gives the lower rows of M as combinations C of the first N, so the columns
     of V = [-C'; I] are null vectors of M'. Each step moves x along one of them until an entry
@@ -245,6 +281,7 @@ def _eliminate(M):
     V[np.arange(N, b), np.arange(k)] = 1
     del L
     x = np.ones(b)
+    last = order.argmax()
     for start in range(0, k, PANEL):
         end = min(start + PANEL, k)
         pivots = []
@@ -254,8 +291,13 @@ def _eliminate(M):
             # what reaches zero first along +v, and along -v
             i = ratio.argmax()
             low = ratio.argmin()
-            # the larger pivot is the stabler one
-            if abs(v[low]) > abs(v[i]):
+            if rid and x[last] > 0:
+                # the last one shrinks
+                is_low = v[last] < 0
+            else:
+                # the larger pivot is the stabler one
+                is_low = abs(v[low]) > abs(v[i])
+            if is_low:
                 i = low
             x -= (x[i] / v[i]) * v
             np.maximum(x, 0, out=x)
