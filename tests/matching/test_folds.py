@@ -375,7 +375,7 @@ def test_the_error_of_a_model_is_that_of_models_trained_on_all_rows(l2):
         trained = clone(model).fit(X[~held], y[~held])
         losses.append(log_loss(y[held], trained.predict_proba(X[held])))
     truth = report.loss_of_rows.mean() - np.mean(losses)
-    assert report.error == pytest.approx(truth, rel=0.2, abs=5e-7)
+    assert report.error == pytest.approx(truth, rel=0.05, abs=2e-7)
 
 
 @pytest.mark.filterwarnings("error")

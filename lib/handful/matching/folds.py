@@ -280,33 +280,33 @@ def curve_reports(rows, sample, few, thetas, pairs=None):
     tested = rows.folds.tested
     mass = np.array([rows.weights[rows.folds.codes == k].sum() for k in tested])
     outside = rows.weights.sum() - mass
-    values, slopes = rows.over_folds(thetas) if pairs is None else _nearly(rows, sample, thetas)
-    values_few, slopes_few = few.over_folds(thetas)
+    found = rows.over_folds(thetas) if pairs is None else _nearly(rows, sample, thetas)
+    values, slopes, others = found
+    values_few, _, others_few = few.over_folds(thetas)
     loss = -values / mass
     loss_few = -values_few / mass
-    missed = (slopes - slopes_few) / outside[:, None]
-    held = [few.where(few.folds.codes == k) for k in tested]
+    uphill = -slopes / mass[:, None]
+    along_others = others / outside[:, None]
+    missed = (others - others_few) / outside[:, None]
     covers = penalised(few)
     moves = np.zeros(loss.shape)
     excess = np.zeros(loss.shape)
     for g, models in enumerate(thetas):
-        bends = _curvatures(sample, models if pairs is None else models.mean(0, keepdims=True))
+        center = models.mean(0, keepdims=True)
+        bends = _curvatures(sample, models if pairs is None else center)
         for j, (theta, bend) in enumerate(zip(models, bends)):
             if pairs is None:
-                l2 = l2_at_optimum(theta, slopes_few[g, j] / outside[j], covers)
-                free = (theta != 0) | (covers == 0)
-                step = _newton_step(bend + np.diag(l2 * covers), missed[g, j], free)
+                slope_few = others_few[g, j] / outside[j]
+                step = _step_where_free(bend, slope_few, missed[g, j], theta, covers)
             else:
-                now = bordered(0.0, slopes[g, j] / outside[j], bend)
+                now = bordered(0.0, along_others[g, j], bend)
                 step = local_optimum(now, covers, *pairs[g], theta) - theta
             # The held-out loss is nearly flat there, so that its curvature counts as well.
-            moves[g, j] = -held[j].slopes(theta[None])[0] @ step / mass[j]
-            moves[g, j] += step @ bend @ step / 2
+            moves[g, j] = uphill[g, j] @ step + step @ bend @ step / 2
             excess[g, j] = missed[g, j] @ step / 2
     error = (loss_few - loss - moves).mean(1)
-    return [
-        CurveReport(*found) for found in zip(loss, loss_few, error.tolist(), excess.max(1).tolist())
-    ]
+    most = excess.max(1)
+    return [CurveReport(*one) for one in zip(loss, loss_few, error.tolist(), most.tolist())]
 
 
 def _curvatures(sample, thetas):
@@ -327,26 +327,43 @@ def _curvatures(sample, thetas):
 
 
 def _nearly(rows, sample, thetas):
-    """As `over_folds`, by one pass at the mean of each setting's models: what the models differ by
-    is seen on a sample."""
+    """As `over_folds`, by one pass at the mean of each setting's models, around which values are
+    known to first order: what they differ by beyond that is seen on a sample."""
     centers = thetas.mean(1)
-    values, slopes = rows.of_folds(centers)
     codes = sample.folds.codes
     wanted, has = (np.bincount(r.folds.codes, r.weights, r.n_folds) for r in (rows, sample))
     share = wanted / np.maximum(has, 1e-300)
-    scaled = sample.restricted(np.arange(len(codes)), sample.weights * share[codes])
-    values_there, slopes_there = scaled.of_folds(centers)
-    values -= values_there
-    slopes -= slopes_there
-    near, sloping = scaled.over_folds(thetas)
+    every = np.arange(len(codes))
+    scaled = sample.restricted(every, sample.weights * share[codes])
+    of_all = rows.of_folds(centers)
+    of_sample = scaled.of_folds(centers)
+    more, steeper = (ours - theirs for ours, theirs in zip(of_all, of_sample))
     tested = rows.folds.tested
-    others = slopes.sum(0) - slopes[tested]
-    return near + values[tested].T, sloping + others.swapaxes(0, 1)
+    more_own = more[tested].T
+    steeper_own = steeper[tested].swapaxes(0, 1)
+    steeper_others = steeper.sum(0)[:, None] - steeper_own
+    away = thetas - centers[:, None]
+    values, slopes, others = scaled.over_folds(thetas)
+    values += more_own + (steeper_own * away).sum(2)
+    return values, slopes + steeper_own, others + steeper_others
 
 
-def _newton_step(bend, slope, free):
-    """A step of the parameters that are free, shape (p,)."""
-    root = root_of_inverse(bend[np.ix_(free, free)])
-    step = np.zeros(len(slope))
-    step[free] = root @ (root.T @ slope[free])
+def _step_where_free(bend, slope_few, missed, theta, covers):
+    """From the optimum of the matched rows to that of all, shape (p,), where coefficients that are
+    zero stay so.
+
+    Parameters
+    ----------
+    bend : shape (p, p), curvature of the mean loss of all rows
+    slope_few, missed : shape (p,), slope of the mean log-likelihood of the matched rows at their
+        optimum, and by how much that of all rows differs
+    theta : shape (p,), the optimum
+    covers : shape (p,), one where the penalty acts, else zero
+    """
+    l2 = l2_at_optimum(theta, slope_few, covers)
+    free = (theta != 0) | (covers == 0)
+    bent = bend + np.diag(l2 * covers)
+    root = root_of_inverse(bent[np.ix_(free, free)])
+    step = np.zeros(len(theta))
+    step[free] = root @ (root.T @ missed[free])
     return step

@@ -94,7 +94,8 @@ class LikelihoodSums:
         return len(self.folds.labels) if self.folds else 1
 
     def over_folds(self, thetas):
-        """What models say of the fold that each of them is for, and how they slope on the others.
+        """What models say of the fold that each of them is for, and how they slope on it and on the
+        others.
 
         Parameters
         ----------
@@ -103,16 +104,17 @@ class LikelihoodSums:
         Returns
         -------
         values : shape (G, K), sums of the log-likelihoods of the rows of the fold
-        slopes : shape (G, K, p), of the sum over all other rows
+        slopes : shape (G, K, p), of these sums
+        others : shape (G, K, p), of the sums over all other rows
         """
         flat = thetas.reshape(-1, thetas.shape[-1])
         values, slopes = self.of_folds(flat)
-        tested = self.folds.tested
-        own = tested, slice(None), np.arange(len(tested))
         values = values.reshape(-1, *thetas.shape[:2])
         slopes = slopes.reshape(-1, *thetas.shape)
+        tested = self.folds.tested
+        own = tested, slice(None), np.arange(len(tested))
         mine = np.moveaxis(slopes[own], 0, 1)
-        return values[own].T, slopes.sum(0) - mine
+        return values[own].T, mine, slopes.sum(0) - mine
 
     def of_folds(self, thetas):
         """What models say of each fold.
@@ -126,10 +128,9 @@ class LikelihoodSums:
         values : shape (K, G), sums of the log-likelihoods of the rows of each fold
         slopes : shape (K, G, p), of these sums
         """
-        asked = self.model, "tangents_at", (thetas,), self.n_folds
-        found = sum(self.blocks.map(_sums_of_folds, *asked, own=self.own))
-        last = found[:, -thetas.size - len(thetas) :]
-        values, slopes = np.split(last, [len(thetas)], axis=1)
+        found = self._sums_of_folds("tangents_at", thetas)
+        of_thetas = found[:, -thetas.size - len(thetas) :]
+        values, slopes = np.split(of_thetas, [len(thetas)], axis=1)
         return values, slopes.reshape(-1, *thetas.shape)
 
     def over(self, reduce, method, *args, weighted=False):
@@ -188,11 +189,13 @@ class LikelihoodSums:
         -------
         places, weights, residual : of the chosen rows, places ascending; and what `recombine` says
         """
-        found = self._match_sample(equations, *args) if n_parts == 1 else None
-        if found is not None:
-            return found
-        own = [sides if sides[1].any() else None for sides in self.own]
-        found = self.blocks.map(_matched, self.model, n_parts, equations, args, own=own)
+        if n_parts == 1:
+            found = self._match_sample(equations, *args)
+            if found is not None:
+                return found
+        found = self.blocks.map(
+            _matched, self.model, n_parts, equations, args, own=self._own_present()
+        )
         places, weights, residual = (np.hstack(values) for values in zip(*found))
         if len(found) > 1:
             few = self.restricted(places, weights)
@@ -200,35 +203,65 @@ class LikelihoodSums:
             places = places[chosen]
         return places, weights, float(np.max(residual))
 
+    def _own_present(self):
+        """What each block gets, None of blocks of which no row counts."""
+        return [sides if sides[1].any() else None for sides in self.own]
+
+    def _sums_of_folds(self, equations, *args):
+        """Sums of some equations over the rows of each fold, shape (folds, equations)."""
+        found = self.blocks.map(
+            _sums_of_folds,
+            self.model,
+            equations,
+            args,
+            self.n_folds,
+            own=self._own_present(),
+        )
+        return sum(found)
+
     def _match_sample(self, equations, *args):
         """As `match`, of a sample of each fold, whose rows are given the sums of all; None where
         all are too few for that, or no weights of the sample reach these sums."""
-        codes = np.zeros(len(self.weights), int) if self.folds is None else self.folds.codes
-        rows_of = [np.flatnonzero((codes == k) & (self.weights > 0)) for k in range(self.n_folds)]
-        asked = self.model, equations, args
-        one = self.restricted([0], np.ones(1))
-        n_equations = one.blocks.map(_n_equations, *asked, own=one.own)[0]
-        is_many = min(map(len, rows_of)) >= MANY * SAMPLED[0] * n_equations
-        if not is_many or n_equations * sum(map(len, rows_of)) < MANY_NUMBERS:
+        present = np.flatnonzero(self.weights)
+        one = self.restricted(present[:1], np.ones(1))
+        n_equations = one._sums_of_folds(equations, *args).shape[1]
+        if n_equations * len(present) < MANY_NUMBERS:
             return None
-        targets = sum(self.blocks.map(_sums_of_folds, *asked, self.n_folds, own=self.own))
+        codes = self.folds.codes[present] if self.folds else np.zeros(len(present), np.int8)
+        counts = np.bincount(codes, minlength=self.n_folds)
+        if counts.min() < MANY * SAMPLED[0] * n_equations:
+            return None
+        targets = self._sums_of_folds(equations, *args)
+        if not np.isfinite(targets).all():
+            return None
         rng = np.random.default_rng(0)
         found = []
-        for rows, target in zip(rows_of, targets):
-            sizes = [times * n_equations for times in SAMPLED]
-            for size in (size for size in sizes if len(rows) >= MANY * size):
-                drawn, weights = stratified(self.weights[rows], size, rng)
-                few = self.restricted(rows[drawn], weights)
-                matched = few.blocks.map(_reweighted, *asked, target, own=few.own)[0]
-                if matched is not None:
-                    break
-            else:
+        for k, target in enumerate(targets):
+            places = present[codes == k]
+            matched = self._reweighted(places, target, rng, equations, args)
+            if matched is None:
                 return None
-            chosen, weights, residual = matched
-            found.append((rows[drawn[chosen]], weights, residual))
+            found.append(matched)
         places, weights, residuals = map(np.hstack, zip(*found))
         order = np.argsort(places)
         return places[order], weights[order], float(residuals.max())
+
+    def _reweighted(self, places, target, rng, equations, args):
+        """As `match`, of a sample of the rows at some places that is given the target; None where
+        that fails."""
+        for times in SAMPLED:
+            size = times * len(target)
+            if len(places) < MANY * size:
+                return None
+            drawn, weights = stratified(self.weights[places], size, rng)
+            drawn = places[drawn]
+            few = self.restricted(drawn, weights)
+            asked = self.model, equations, args, target
+            [found] = few.blocks.map(_reweighted, *asked, own=few.own)
+            if found is not None:
+                chosen, weights, residual = found
+                return drawn[chosen], weights, residual
+        return None
 
 
 def stratified(weights, size, rng):
@@ -240,9 +273,10 @@ def stratified(weights, size, rng):
     """
     ends = np.cumsum(weights)
     stretch = ends[-1] / size
-    drawn = (np.arange(size) + rng.random(size)) * stretch
-    drawn = np.minimum(np.searchsorted(ends, drawn, side="right"), len(ends) - 1)
-    places, times = np.unique(drawn, return_counts=True)
+    drawn = stretch * (np.arange(size) + rng.random(size))
+    places = np.searchsorted(ends, drawn, side="right")
+    places = np.minimum(places, len(ends) - 1)
+    places, times = np.unique(places, return_counts=True)
     return places, times * stretch
 
 
@@ -278,13 +312,10 @@ def _equations(block, model, equations, args, y):
     asked = getattr(model, equations)
 
     def features(places):
-        return asked(*args, model.columns(X.take(places, axis=0)), None if y is None else y[places])
+        columns = model.columns(X.take(places, axis=0))
+        return asked(*args, columns, None if y is None else y[places])
 
     return features
-
-
-def _n_equations(block, model, equations, args, own):
-    return _equations(block, model, equations, args, own[0])(np.arange(1)).shape[1]
 
 
 def _matched(block, model, n_parts, equations, args, own):
@@ -295,7 +326,7 @@ def _matched(block, model, n_parts, equations, args, own):
     for part in (rows[k::n_parts] for rows in folds for k in range(n_parts)):
         if weights[part].any():
             chosen, w, residual = recombine(
-                lambda r, part=part: features(part[r]),
+                lambda places, part=part: features(part[places]),
                 len(part),
                 weights[part],
             )
@@ -307,18 +338,22 @@ def _matched(block, model, n_parts, equations, args, own):
 
 def _reweighted(block, model, equations, args, target, own):
     y, weights, _ = own
-    return reweighted(_equations(block, model, equations, args, y), weights, target)
+    features = _equations(block, model, equations, args, y)
+    return reweighted(features, weights, target)
 
 
 def _sums_of_folds(block, model, equations, args, n_folds, own):
-    """Sums of the equations over the rows of each fold, shape (folds, equations)."""
     y, weights, codes = own
     features = _equations(block, model, equations, args, y)
     one = features(np.zeros(1, int))
-    step = max(1, PART // max(one.size, block.X.shape[1]))
+    n_entries = max(one.size, block.X[:1].size)
+    step = max(1, PART // n_entries)
     found = np.zeros((n_folds, one.shape[1]))
     for k in range(n_folds):
-        places = np.flatnonzero((codes == k) & (weights > 0))
-        for part in (places[a : a + step] for a in range(0, len(places), step)):
+        is_in = codes == k
+        is_in &= weights > 0
+        places = np.flatnonzero(is_in)
+        for first in range(0, len(places), step):
+            part = places[first : first + step]
             found[k] += weights[part] @ features(part)
     return found

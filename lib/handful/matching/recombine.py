@@ -178,9 +178,8 @@ def _tree(features, weights, dependent, target=None):
     w = weights[idx]
     keep = np.arange(features(idx[:1]).shape[1])
     scale = None
-    # What the rows lack of the target, and the share of it that their weights do not make up for.
-    missing = np.zeros((0, len(keep)))
-    share = np.ones(0)
+    # what the rows lack of a target: one row more, until their weights make up for it
+    lack = np.zeros((0, len(keep)))
     with Bar(desc="recombine", unit="round") as bar:
         while True:
             n_blocks = min(len(idx), 2 * len(keep))
@@ -192,10 +191,10 @@ def _tree(features, weights, dependent, target=None):
                 if target is None:
                     target = sums
                 else:
-                    missing = (target - sums)[None]
-                    share = np.ones(1)
-                scale = np.abs(M).sum(0)
-                norm = np.linalg.norm(M, axis=0)
+                    lack = (target - sums)[None]
+                every = np.vstack([M, lack])
+                scale = np.abs(every).sum(0)
+                norm = np.linalg.norm(every, axis=0)
                 scale[scale == 0] = norm[norm == 0] = 1
                 rng = np.random.default_rng(0)
                 sketch = rng.standard_normal((len(M), min(M.shape)))
@@ -208,12 +207,13 @@ def _tree(features, weights, dependent, target=None):
             bar.total = bar.n + max(0, n_rounds)
             if len(idx) <= len(keep):
                 break
-            kept = np.vstack([M, share[:, None] * missing])[:, keep]
+            kept = np.vstack([M, lack])[:, keep]
             lengths = np.maximum(np.linalg.norm(kept, axis=0), 1e-300)
-            x = _eliminate(kept / lengths, rid=share.any())
+            x = _eliminate(kept / lengths, rid=lack.any())
             x[x < 1e-13] = 0
-            share = share * x[len(M) :]
-            w = w * np.repeat(x[: len(M)], np.diff(cuts))
+            x, x_of_lack = np.split(x, [len(M)])
+            lack = x_of_lack[:, None] * lack
+            w = w * np.repeat(x, np.diff(cuts))
             idx = idx[w > 0]
             w = w[w > 0]
             bar.update()
@@ -222,7 +222,8 @@ def _tree(features, weights, dependent, target=None):
         F = _block_sums(features, idx, w, np.arange(len(idx) + 1))
     w, residual = _refine(F / scale, target / scale, w)
     # a feature that was judged dependent was not, such as a rare one-hot column
-    may_depend = dependent > 0 and not len(missing)
+    is_sample = len(lack) > 0
+    may_depend = dependent > 0 and not is_sample
     if residual > LARGE and may_depend:
         return _tree(features, weights, -1.0)
     return idx, w, residual
