@@ -1,9 +1,12 @@
 """Cross-validation on matched rows: the curve is that of all rows, and its error is told."""
 
+import dask.dataframe as dd
 import numpy as np
+import pandas as pd
 import pytest
 from handful import CoresetEstimator, LeastSquares, Logistic, MatchedCoreset, compare
 from handful.blocks import Blocks
+from handful.matching.folds import Folds, curve_reports, models_without
 from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.likelihoods import likelihood
 from handful.matching.path import optimum
@@ -476,3 +479,47 @@ def test_the_error_of_the_curve_holds_where_an_l1_penalty_leaves_few_coefficient
         errors.append(abs(losses[0] - losses[1]))
     assert max(errors) < 2 * matched.curve_error_ + 1e-6
     assert matched.curve_error_ <= 1e-4
+
+
+@pytest.mark.parametrize("name", ["binary", "multinomial", "poisson"])
+def test_the_error_of_the_curve_is_seen_on_a_sample_as_on_all_rows(name):
+    problem, X, y = tabular(name, n=12_000)
+    X = X - X.mean(0)
+    matched = MatchedCoreset(problem, folds=4, random_state=0).fit(X, y)
+    model, target = likelihood(problem, y)
+    found = Folds(matched.row_folds_, np.arange(4))
+    rows = LikelihoodSums(model, X, target, np.ones(len(X)), found)
+    # A few more or less than they should be: the curve is off.
+    rng = np.random.default_rng(0)
+    weights = matched.weights_ * rng.uniform(0.98, 1.02, len(matched.weights_))
+    few = rows.restricted(matched.indices_, weights)
+    sample = rows.where(np.arange(len(X)) % 10 == 0)
+    pairs = [(0.0, 1e-1), (0.0, 1e-3), (3e-2, 0.0), (3e-3, 0.0), (3e-3, 1e-2)]
+    width = matched.parameters_.shape[1]
+    models = models_without(few, pairs, np.zeros((len(pairs), width)))
+    told = [report.error for report in curve_reports(rows, sample, few, models, pairs)]
+    truth = [report.error for report in curve_reports(rows, rows, few, models, pairs)]
+    np.testing.assert_allclose(told, truth, atol=0.2 * np.abs(truth).max())
+
+
+def test_parts_that_hold_no_rows_or_none_that_count_change_nothing():
+    problem, X, y = tabular("binary")
+    X = X - X.mean(0)
+    weights = np.ones(len(X))
+    weights[2000:3000] = 0
+    columns = [pd.DataFrame(X), pd.Series(y.astype(int)), pd.Series(weights)]
+    lazy = [dd.from_pandas(column, npartitions=6) for column in columns]
+    kept = [column.loc[2000:] for column in lazy]
+    matched = MatchedCoreset(problem, folds=3, random_state=0).fit(*kept)
+    at_once = MatchedCoreset(problem, folds=3, random_state=0).fit(
+        X[2000:], y[2000:], weights[2000:]
+    )
+    np.testing.assert_array_equal(matched.row_folds_, at_once.row_folds_)
+    assert matched.curve_error_ < 1e-4
+    X_small, y_small, w, folds = matched.take(X[2000:], y[2000:])
+    for theta in at_once.parameters_:
+        of_all = sums_of_folds(
+            problem, X[2000:], y[2000:], weights[2000:], matched.row_folds_, theta
+        )
+        of_few = sums_of_folds(problem, X_small, y_small, w, folds, theta)
+        np.testing.assert_allclose(of_few, of_all, rtol=1e-7, atol=1e-6)

@@ -222,14 +222,13 @@ class LikelihoodSums:
     def _match_sample(self, equations, *args):
         """As `match`, of a sample of each fold, whose rows are given the sums of all; None where
         all are too few for that, or no weights of the sample reach these sums."""
-        present = np.flatnonzero(self.weights)
-        one = self.restricted(present[:1], np.ones(1))
+        a_row = [self.weights.argmax()]
+        one = self.restricted(a_row, np.ones(1))
         n_equations = one._sums_of_folds(equations, *args).shape[1]
-        if n_equations * len(present) < MANY_NUMBERS:
-            return None
-        codes = self.folds.codes[present] if self.folds else np.zeros(len(present), np.int8)
-        counts = np.bincount(codes, minlength=self.n_folds)
-        if counts.min() < MANY * SAMPLED[0] * n_equations:
+        counts = [len(self._places_in(k)) for k in range(self.n_folds)]
+        is_much = n_equations * sum(counts) >= MANY_NUMBERS
+        is_many = min(counts) >= MANY * SAMPLED[0] * n_equations
+        if not (is_much and is_many):
             return None
         targets = self._sums_of_folds(equations, *args)
         if not np.isfinite(targets).all():
@@ -237,7 +236,7 @@ class LikelihoodSums:
         rng = np.random.default_rng(0)
         found = []
         for k, target in enumerate(targets):
-            places = present[codes == k]
+            places = self._places_in(k)
             matched = self._reweighted(places, target, rng, equations, args)
             if matched is None:
                 return None
@@ -245,6 +244,13 @@ class LikelihoodSums:
         places, weights, residuals = map(np.hstack, zip(*found))
         order = np.argsort(places)
         return places[order], weights[order], float(residuals.max())
+
+    def _places_in(self, k):
+        """Places of the rows of a fold that count."""
+        counts = self.weights > 0
+        if self.folds:
+            counts &= self.folds.codes == k
+        return np.flatnonzero(counts)
 
     def _reweighted(self, places, target, rng, equations, args):
         """As `match`, of a sample of the rows at some places that is given the target; None where
