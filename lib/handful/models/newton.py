@@ -13,6 +13,8 @@ SHORTEST = 1e-12
 # A curvature has at least this share of the largest one.
 HARDLY_CURVED = 1e-10
 TINY = 1e-300
+# Rounding is a smaller share of a value.
+ROUNDING = 1e-10
 WAY_OUT = "centre and scale the columns of X, or penalise more"
 
 
@@ -132,7 +134,7 @@ def newton(expansion, theta, *, enough=1e-10, max_iter=100):
             theta,
             max_iter=max_iter,
             share=1e-4,
-            slack=enough,
+            slack=min(enough, ROUNDING),
         )
     if end is None:
         raise ConvergenceError(f"no mode in {max_iter} Newton steps: {WAY_OUT}.")
