@@ -2,6 +2,7 @@
 protocol was run."""
 
 import numpy as np
+import pandas as pd
 
 from handful_papers.committed import FIGURES, module_of
 from handful_papers.entries import figure_entry, papers
@@ -83,11 +84,16 @@ def _cells(row):
     if not declared:
         return
     paper = row["name"].split("/")[0]
-    rows = read_rows(row["path"].with_suffix(".csv"))
     module = module_of(row["name"])
-    if hasattr(module, "cells"):
-        rows = module.cells(rows)
-    for cell in beside(paper, declared, rows).itertuples():
+    of_runs = []
+    for path, _ in row["runs"]:
+        rows = read_rows(path.with_suffix(".csv"))
+        if hasattr(module, "cells"):
+            rows = module.cells(rows)
+        of_runs.append(beside(paper, declared, rows))
+    # A cell that several runs have is that of the largest.
+    cells = pd.concat(of_runs).drop_duplicates(["item", "row", "column"])
+    for cell in cells.itertuples():
         if cell.value == 0:
             continue
         ratio = cell.ours / cell.value

@@ -52,18 +52,22 @@ def item_rows(profiles=COMMITTED, figures=FIGURES):
     """A dict for each figure, for the largest of the profiles that it was run at, and sentences on
     refused records.
 
+    A claim for which the largest run has no number, as it left out what the claim is about, is that
+    of the next smaller run.
+
     Returns
     -------
     rows : list of dict with name, title, record and its path (None where there is none), stale and
-        unverified (a reason, or ""), claims, and what tables say of it: data, verdicts of the
-        paper's claims, time
+        unverified (a reason, or ""), claims, runs (path and record of each run that gave some of
+        them, the largest first), run_of (its record by each claim's id), and what tables say of it:
+        data, verdicts of the paper's claims, time
     refused : list of str
     """
     found, refused = records(figures, profiles)
-    first = {record["item"]: (path, record) for path, record in found[::-1]}
     rows = []
     for run in plan(profiles[-1]):
-        path, record = first.get(run.name, (None, None))
+        runs = [(path, record) for path, record in found if record["item"] == run.name]
+        path, record = runs[0] if runs else (None, None)
         items = figure_entry(run.name)["item"]
         labels = ", ".join(filter(None, (i["label"] for i in items)))
         title = "; ".join(i["title"] for i in items)
@@ -73,18 +77,41 @@ def item_rows(profiles=COMMITTED, figures=FIGURES):
             record=record,
             path=path,
             claims=[],
+            runs=[],
+            run_of={},
         )
         row |= dict(stale="", unverified="", data="not run", verdicts="–", time="–")
         if record:
-            row |= dict(
-                claims=record["claims"], stale=stale(record, plan(record["profile"], [run.name])[0])
-            )
+            row |= _claims_of(runs)
+            row["stale"] = stale(record, plan(record["profile"], [run.name])[0])
             row["unverified"] = unverified(path, record)
             minutes = number_text(float(f"{record['seconds'] / 60:.2g}"))
             row |= dict(data=record["level"]["text"], time=f"{minutes} ({record['profile']})")
-            row["verdicts"] = tally([c for c in record["claims"] if c["whose"] == "paper"])
+            row["verdicts"] = tally([c for c in row["claims"] if c["whose"] == "paper"])
         rows.append(row)
     return rows, refused
+
+
+def _claims_of(runs):
+    """claims, runs and run_of of a row of `item_rows`, from all runs of a figure, the largest
+    first."""
+    claims = []
+    run_of = {}
+    for claim in runs[0][1]["claims"]:
+        having = [
+            (judged, record)
+            for _, record in runs
+            for judged in record["claims"]
+            if judged["id"] == claim["id"] and judged["ours"] is not None
+        ]
+        judged, run_of[claim["id"]] = having[0] if having else (claim, runs[0][1])
+        claims.append(judged)
+    giving = [runs[0][1], *run_of.values()]
+    return dict(
+        claims=claims,
+        runs=[(path, record) for path, record in runs if record in giving],
+        run_of=run_of,
+    )
 
 
 def by_stratum(rows):
@@ -124,7 +151,11 @@ def summary(rows):
 
 def _judged(rows):
     """(stratum, claim) of each judged claim of some rows."""
-    return [(stratum(claim, row["record"]), claim) for row in rows for claim in row["claims"]]
+    return [
+        (stratum(claim, row["run_of"][claim["id"]]), claim)
+        for row in rows
+        for claim in row["claims"]
+    ]
 
 
 def _softened(rows):
@@ -231,7 +262,7 @@ def _letter(row, claim):
         f"the {claim['measured']}: {ours_text(claim)} ({printed}{claim['why']}). Data of the run: "
         f"{row['data']}{seeds}. {claim['note']} {reason}"
     )
-    profile = row["record"]["profile"]
+    profile = row["run_of"][claim["id"]]["profile"]
     again = f"handful reproduce --profile {profile} --only {row['name']} --force"
     return [
         f"### {claim['item'] or row['title']}, {claim['where']}",
@@ -266,10 +297,10 @@ def paper_page(key, folder):
 def _record_lines(row, folder):
     """A figure's picture, what made it, and its claims: a list of lines."""
     record = row["record"]
-    lines = []
-    for name, caption in list(record["figures"].items())[:1]:
-        picture = os.path.relpath(row["path"].with_name(f"{name}.png"), folder)
-        lines += [f"![{caption}]({picture})", ""]
+    lines = _picture_lines(row["path"], record, folder)
+    for path, smaller in row["runs"][1:]:
+        lines += [f"What this run left out was run at profile {smaller['profile']}:", ""]
+        lines += _picture_lines(path, smaller, folder)
     lines += [
         f"[The executed notebook](../notebooks/{row['name']}.ipynb); data: {row['data']};",
         f"{len(record['seeds'])} seeds, {row['time']} minutes; commit "
@@ -282,8 +313,17 @@ def _record_lines(row, folder):
     if record["reductions"]:
         sentences = [f"- {_plain(sentence)}" for sentence in record["reductions"]]
         lines += _folded("Other than in the paper", sentences)
-    if record["claims"]:
-        lines += _folded(f"Claims: {tally(record['claims'])}", _claims(record["claims"]))
+    if row["claims"]:
+        lines += _folded(f"Claims: {tally(row['claims'])}", _claims(row["claims"]))
+    return lines
+
+
+def _picture_lines(path, record, folder):
+    """The first picture of a record, as lines of Markdown."""
+    lines = []
+    for name, caption in list(record["figures"].items())[:1]:
+        picture = os.path.relpath(path.with_name(f"{name}.png"), folder)
+        lines += [f"![{caption}]({picture})", ""]
     return lines
 
 

@@ -1,6 +1,5 @@
 """The page of changed verdicts says of each claim what its record says today."""
 
-import json
 import re
 from pathlib import Path
 
@@ -16,8 +15,8 @@ ROW = re.compile(r"^\| `([\w-]+)` \|.*\| (?:`([\w-]+)`|none) \| ([^|]+) \|$", re
 def verdicts_on_record():
     """The verdict of each claim, with its reason, by the claim's id."""
     found = {}
-    for path in (ROOT / "figures" / "laptop").rglob("*.json"):
-        for claim in json.loads(path.read_text(encoding="utf-8")).get("claims", []):
+    for row in site.item_rows()[0]:
+        for claim in row["claims"]:
             reason = f" ({claim['reason']})" if claim["reason"] else ""
             found[claim["id"]] = claim["verdict"] + reason
     return found

@@ -5,7 +5,7 @@ import pytest
 from handful_papers import picture
 from handful_papers.entries import figure_entry, names
 from handful_papers.published import beside, printed_values, published
-from handful_papers.site import item_rows
+from handful_papers.site import _claims_of, item_rows
 
 
 def test_a_cell_is_the_mean_over_seeds_of_the_best_setting():
@@ -93,3 +93,23 @@ def test_every_printed_number_is_shown_or_counted_as_missing():
 
 def test_labels_of_one_kind_share_its_word():
     assert picture._short(["Figure 8", "Table 1", "Table 2"]) == "Fig. 8, Tab. 1, 2"
+
+
+def test_what_the_largest_run_left_out_is_that_of_the_next_smaller_one(tmp_path):
+    def run(profile, **ours):
+        judged = [{"id": name, "ours": value} for name, value in ours.items()]
+        return tmp_path / f"{profile}.json", {"profile": profile, "claims": judged}
+
+    runs = [
+        run("paper", a=None, b=1.0, c=None, d=None),
+        run("gpu", a=None, b=2.0, c=2.0, d=None),
+        run("laptop", a=3.0, b=3.0, c=3.0, d=None),
+    ]
+    row = _claims_of(runs)
+    assert [claim["ours"] for claim in row["claims"]] == [3.0, 1.0, 2.0, None]
+    made = {name: record["profile"] for name, record in row["run_of"].items()}
+    assert made == {"a": "laptop", "b": "paper", "c": "gpu", "d": "paper"}
+    assert row["runs"] == runs
+    # A run that gives no claim is not shown.
+    alone = _claims_of([runs[0], run("laptop", a=None, b=3.0, c=None, d=None)])
+    assert [path.stem for path, _ in alone["runs"]] == ["paper"]
