@@ -1,8 +1,8 @@
 """Whether records are what today's code gives: a share of their tasks is run again, and compared.
 
 A record holds what its sweeps were: functions, settings, seeds and what the tasks share. An audit
-calls these functions; the notebook does not run. Where a record holds no sweeps, the notebook runs
-as a whole, if that takes no longer than is asked for. What was compared, and the largest
+calls these functions; the notebook does not run. Where a record holds no sweeps, or only such as go
+into a summary, the notebook runs as a whole, if that takes no longer than is asked for. What was compared, and the largest
 difference, the audit writes into the record.
 """
 
@@ -49,20 +49,22 @@ def audit(share, only=(), figures=FIGURES, minutes=2.0, tell=print):
 def _audited(path, run, share, minutes):
     """(number of rows compared, sentences on what differs) of one record, which keeps the audit."""
     record = read_record(path)
-    share = share if record.get("sweeps") else 1.0
+    rules = figure_entry(run.name)["expected"]
     try:
-        parts = _rows_of_today(record, run, share, minutes)
+        parts = [_rows_of_sweep(sweep, share) for sweep in record.get("sweeps", [])]
+        # The rows of a sweep that only goes into a summary have none of the figure's keys.
+        parts = [part for part in parts if set(rules["keys"]) & set(part)]
+        if not parts:
+            share = 1.0
+            parts = [_rows_of_notebook(record, run, minutes)]
     except Exception as error:
         # Whatever a task raises: it must not stop the audit of the others.
         return 0, [f"its tasks do not run: {error!r:.200}"]
     on_record = read_rows(path.with_suffix(".csv"))
-    rules = figure_entry(run.name)["expected"]
-    # The rows of a sweep that only goes into a summary have none of the figure's keys.
-    parts = [part for part in parts if set(rules["keys"]) & set(part)]
     pairs = [at_equal_keys(part, on_record, rules) for part in parts]
     n_rows = sum(len(ours) for ours, _, _ in pairs)
     if not n_rows:
-        return 0, ["nothing could be compared: no row of its sweeps stands in the record"]
+        return 0, ["nothing could be compared: no row of today stands in the record"]
     worst = max(largest_difference(ours, theirs) for ours, theirs, _ in pairs)
     _keep(path, record, share, worst)
     return n_rows, [sentence for pair in pairs for sentence in compare(*pair)]
@@ -77,20 +79,8 @@ def _keep(path, record, share, worst):
         write_atomically(path, to_json(record))
 
 
-def _rows_of_today(record, run, share, minutes):
-    """A data frame for each sweep of a record, of a share of its tasks."""
-    if not record.get("sweeps"):
-        taken = record["seconds"] / 60
-        if taken > minutes:
-            raise ValueError(
-                f"the record holds no sweeps, and its notebook as a whole takes {taken:.2g} "
-                f"minutes of the {minutes:g} that are allowed"
-            )
-        return [_rows_of_notebook(run)]
-    return [_rows_of_sweep(sweep, share) for sweep in record["sweeps"]]
-
-
 def _rows_of_sweep(sweep, share):
+    """A data frame of a share of a sweep's tasks."""
     import pandas as pd
 
     module, _, name = sweep["function"].partition(":")
@@ -105,7 +95,14 @@ def _rows_of_sweep(sweep, share):
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
-def _rows_of_notebook(run):
+def _rows_of_notebook(record, run, minutes):
+    """A data frame of all that the notebook writes."""
+    taken = record["seconds"] / 60
+    if taken > minutes:
+        raise ValueError(
+            f"the record holds no sweep of its rows, and its notebook as a whole takes {taken:.2g} "
+            f"minutes of the {minutes:g} that are allowed"
+        )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / run.profile
         error = execute(run, folder / "executed.ipynb", Launch(folder=str(folder)))

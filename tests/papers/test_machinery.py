@@ -339,12 +339,24 @@ def test_an_audit_calls_the_functions_of_the_sweeps_and_does_not_run_their_noteb
     checkout.record("laptop").write_text(to_json(record | {"sweeps": []}))
     audited = checkout.handful("audit", "--only", "fig")
     assert "demo/fig: 6 rows as on record" in audited.stdout
+    # One whose only sweep went into a summary is the notebook's, too.
+    summed_up = {
+        "function": "copy:copy",
+        "settings": [{"x": [{"summary": 1.0}]}],
+        "seeds": [None],
+        "shared": {},
+    }
+    checkout.record("laptop").write_text(to_json(record | {"sweeps": [summed_up]}))
+    audited = checkout.handful("audit", "--only", "fig")
+    assert "demo/fig: 6 rows as on record" in audited.stdout
     del record["sweeps"]
     checkout.record("laptop").write_text(to_json(record))
     audited = checkout.handful("audit", "--only", "fig")
     assert "demo/fig: 6 rows as on record" in audited.stdout
     audited = checkout.handful("audit", "--only", "fig", "--minutes", "0")
-    assert "the record holds no sweeps, and its notebook as a whole takes" in audited.stdout
+    assert (
+        "the record holds no sweep of its rows, and its notebook as a whole takes" in audited.stdout
+    )
     checkout.record("laptop").write_text(text)
 
 
