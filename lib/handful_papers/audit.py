@@ -2,8 +2,8 @@
 
 A record holds what its sweeps were: functions, settings, seeds and what the tasks share. An audit
 calls these functions; the notebook does not run. Where a record holds no sweeps, or only such as go
-into a summary, the notebook runs as a whole, if that takes no longer than is asked for. What was compared, and the largest
-difference, the audit writes into the record.
+into a summary, the notebook runs as a whole, if that takes no longer than is asked for. What was
+compared, and the largest difference, the audit writes into the record.
 """
 
 import math
