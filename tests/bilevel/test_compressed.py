@@ -1,8 +1,12 @@
 """Rows in blocks are compressed, then chosen from: as good a choice as from one array."""
 
+import pickle
+import tracemalloc
+from importlib import import_module
+
 import numpy as np
 import pytest
-from handful import BilevelCoreset, LeastSquares, Logistic, MatchedCoreset
+from handful import BilevelCoreset, LeastSquares, Logistic, MatchedCoreset, sources
 from handful.blocks import Blocks
 from handful.models import Poisson
 from scipy import sparse
@@ -71,8 +75,11 @@ def test_few_rows_stand_for_all_wherever_the_blocks_end():
         blocks = Blocks(X[order], y[order], weights[order], rows=n_rows)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("handful.matching.matched_coreset.PER_BLOCK", 1000)
-            few = MatchedCoreset(problem).stand_in(blocks)
+            few, beside = MatchedCoreset(problem).stand_in(blocks, 40, np.random.default_rng(2))
         assert few.weight.sum() == pytest.approx(weights.sum())
+        assert len(np.unique(beside.ids)) == 40
+        share = np.count_nonzero(weights) / 40
+        np.testing.assert_allclose(beside.weight, weights[order][beside.ids] * share)
         np.testing.assert_array_equal(few.X, X[order][few.ids])
         np.testing.assert_array_equal(few.y, y[order][few.ids])
         for l2 in (1e-4, 3e-3):
@@ -113,7 +120,8 @@ def test_what_cannot_be_matched_is_chosen_from_a_sample(kind):
         y = np.column_stack([1 - 0.9 * y, 0.9 * y])
     else:
         X = np.hstack([X, np.random.default_rng(0).normal(size=(4000, 200))])
-        assert MatchedCoreset(problem).stand_in(Blocks(X, y, rows=1100)) is None
+        blocks = Blocks(X, y, rows=1100)
+        assert MatchedCoreset(problem).stand_in(blocks, 40, np.random.default_rng(2)) is None
     few = BilevelCoreset(problem, size=20, random_state=0).fit(Blocks(X, y, rows=1100))
     assert len(few.indices_) == 20
     assert few.weights_.sum() == pytest.approx(4000)
@@ -143,7 +151,7 @@ def test_many_rows_in_memory_are_compressed_first_at_equal_loss(name, monkeypatc
             patch.setattr("handful.bilevel.bilevel_coreset.FROM_ROWS", 5000)
             patch.setattr(MatchedCoreset, "stand_in", noted(MatchedCoreset.stand_in, stood_in))
             few.fit(X[:half], y[:half], given)
-        assert len(stood_in[0]) < half / 3
+        assert len(stood_in[0][0]) < half / 3
         losses.append(loss(problem, X, y, few.indices_, few.weights_))
         assert len(np.unique(few.indices_)) <= 60
         total = half if given is None else given.sum()
@@ -191,3 +199,91 @@ def test_an_outer_loss_of_validation_rows_that_are_not_given_is_refused(monkeypa
         few.fit(X, y)
     with pytest.raises(ValueError, match="validation rows are for data in memory"):
         few.fit(Blocks(X, y, rows=200))
+
+
+def in_files(folder, X, y, rows):
+    """Patterns of .npy files of so many rows each."""
+    folder.mkdir(exist_ok=True)
+    for i, first in enumerate(range(0, len(X), rows)):
+        np.save(folder / f"X{i}.npy", X[first : first + rows])
+        np.save(folder / f"y{i}.npy", y[first : first + rows])
+    return f"{folder}/X*.npy", f"{folder}/y*.npy"
+
+
+def test_a_choice_from_files_takes_memory_for_a_block_and_little_for_each_row(
+    tmp_path, monkeypatch
+):
+    rows = 10_000
+    # Neighbours are not joined.
+    monkeypatch.setattr("handful.matching.matched_coreset.PER_BLOCK", 5 * rows)
+    few = BilevelCoreset(Logistic(1e-3), size=20, random_state=0)
+    peaks = []
+    sizes = (100_000, 400_000)
+    for n in sizes:
+        _, X, y = table("binary", n=n)
+        files = in_files(tmp_path / str(n), X, y, rows)
+        few.fit(*files)
+        tracemalloc.start()
+        few.fit(*files)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    per_row = (peaks[1] - peaks[0]) / (sizes[1] - sizes[0])
+    # A byte for the label, and for a moment eight for the weights, added up. The columns have 40.
+    assert per_row < 12
+
+
+def test_a_choice_from_files_reads_them_seven_times(tmp_path, monkeypatch):
+    monkeypatch.setattr("handful.matching.matched_coreset.PER_BLOCK", 50_000)
+    opened = []
+    read = sources._mapped
+
+    def counted(path):
+        opened.append(path.name)
+        return read(path)
+
+    _, X, y = table("binary", n=100_000)
+    ranks = np.argsort(np.argsort(X, axis=0), axis=0)
+    tables = {"even": ranks / 1e5, "heavy tails": X}
+    # Targets, means, candidates and a pilot, gradients, sums, a sample, and the rows matched; of
+    # heavy tails also a larger sample, all rows, and what each block keeps of these.
+    most = {"even": 7, "heavy tails": 10}
+    for name, columns in tables.items():
+        blocks = Blocks(*in_files(tmp_path / name, columns, y, 10_000))
+        opened.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(sources, "_mapped", counted)
+            BilevelCoreset(Logistic(1e-3), size=20, random_state=0).fit(blocks)
+        assert opened.count("X7.npy") <= most[name]
+
+
+@pytest.mark.parametrize("rows", [200, 1100])
+def test_small_blocks_are_halved_about_as_often_as_one_array(rows, monkeypatch):
+    problem, X, y = table("binary", n=16_000)
+    monkeypatch.setattr("handful.matching.likelihood_sums.MANY_NUMBERS", np.inf)
+    monkeypatch.setattr("handful.matching.matched_coreset.PER_BLOCK", 1000)
+    eliminated = []
+    # The package has a function of this name.
+    recombine = import_module("handful.matching.recombine")
+    halve = recombine._eliminate
+
+    def counted(M, **options):
+        eliminated.append(len(M))
+        return halve(M, **options)
+
+    monkeypatch.setattr(recombine, "_eliminate", counted)
+    times = []
+    for blocks in (Blocks(X, y), Blocks(X, y, rows=rows)):
+        eliminated.clear()
+        MatchedCoreset(problem).stand_in(blocks, 40, np.random.default_rng(0))
+        times.append(len(eliminated))
+    assert times[1] <= 2 * times[0]
+
+
+def test_what_goes_to_workers_holds_no_rows():
+    _, X, y = table("binary", n=9000)
+    blocks = Blocks(X, y, rows=1000)
+    sums = MatchedCoreset(Logistic(1e-3))._rows(blocks, None, None).moved("path")
+    assert len(pickle.dumps(sums.model)) < 3000
+    own = [pickle.dumps(own) for own in sums.own]
+    # A byte for each label.
+    assert max(map(len, own)) < 2 * max(sums.blocks.lengths)

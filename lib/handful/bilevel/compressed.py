@@ -38,18 +38,21 @@ class CompressLinear(Compress):
         problem = selector._problem()
         equal = current_word(selector.weighting) == "equal"
         n_candidates = max(N_EQUAL if equal else N_CANDIDATES, PER_ROW * selector.size)
-        n_present, mass, _ = zip(*blocks.map(census))
-        check_size(selector.size, sum(n_present), blocks.n)
-        n_sample = max(n_candidates, max(blocks.lengths))
-        sample = uniform_rows(blocks, n_sample, rng, np.array(n_present))
-        few = None
-        is_dense = not sparse.issparse(sample.X)
-        if isinstance(problem, LinearProblem) and is_dense and np.ndim(sample.y) == 1:
-            few = MatchedCoreset(problem).stand_in(blocks)
         chooser = clone(selector).set_params(random_state=rng)
-        if few is None:
+        found = None
+        one = blocks.take([0])
+        is_plain = not sparse.issparse(one.X) and np.ndim(one.y) == 1
+        if isinstance(problem, LinearProblem) and is_plain:
+            found = MatchedCoreset(problem).stand_in(blocks, n_candidates, rng)
+        if found is None:
+            n_present, mass, _ = zip(*blocks.map(census))
+            check_size(selector.size, sum(n_present), blocks.n)
+            n_sample = max(n_candidates, max(blocks.lengths))
+            sample = uniform_rows(blocks, n_sample, rng, np.array(n_present))
             return _chosen(selector, chooser, sample, sum(mass))
-        candidates = sample.take(np.arange(min(n_candidates, len(sample))))
+        few, candidates = found
+        # All that count are candidates where they are fewer than `size`.
+        check_size(selector.size, len(candidates), blocks.n)
         wanted = np.ones(len(few), dtype=bool)
         if equal:
             # Of a rare class the sample may hold no row.
@@ -60,11 +63,12 @@ class CompressLinear(Compress):
         """As `select`, of rows in memory; None where nothing can be matched."""
         if sparse.issparse(X) or np.ndim(y) != 1:
             return None
-        blocks = Blocks(X, y, sample_weight, rows=len(X))
-        few = MatchedCoreset(selector._problem()).stand_in(blocks)
-        if few is None:
+        blocks = Blocks(X, y, sample_weight, rows=len(y))
+        n_candidates = max(N_CANDIDATES, PER_ROW * selector.size)
+        found = MatchedCoreset(selector._problem()).stand_in(blocks, n_candidates, rng)
+        if found is None:
             return None
-        candidates = uniform_rows(blocks, max(N_CANDIDATES, PER_ROW * selector.size), rng)
+        few, candidates = found
         chooser = clone(selector).set_params(random_state=rng)
         # Whoever gave the rows has heard of their scales.
         chooser._of_a_part = True

@@ -216,18 +216,21 @@ def where_to_match(rows, sample, pairs, thetas):
 
 def sample_of(rows):
     """Some of the rows, drawn uniformly, in memory."""
-    return _thinned(rows, PILOT)
+    return _at_places(rows, places_of_sample(rows))
+
+
+def places_of_sample(rows, size=PILOT):
+    """Places of some of the rows that count, ascending, the same whenever they are asked for."""
+    return np.sort(rows.drawn(size, np.random.default_rng(0)))
 
 
 def path_sample(sample):
     """Part of a sample, enough to find its optima."""
-    return _thinned(sample, max(PATH_PILOT, PER_PARAMETER * len(penalised(sample))))
+    size = max(PATH_PILOT, PER_PARAMETER * len(penalised(sample)))
+    return _at_places(sample, places_of_sample(sample, size))
 
 
-def _thinned(rows, size):
-    places = np.flatnonzero(rows.weights)
-    if len(places) > size:
-        places = np.sort(np.random.default_rng(0).choice(places, size, replace=False))
+def _at_places(rows, places):
     return rows.restricted(places, rows.weights[places])
 
 

@@ -7,6 +7,7 @@ from scipy import sparse
 from handful.matching.moments import centers, merged
 from handful.matching.recombine import recombine, reweighted
 from handful.rows import InMemory, RowBlocks, Rows
+from handful.tables import rows_at_once
 
 # So many numbers of a part of a block are computed at once: they fit into a cache.
 PART = 1 << 18
@@ -16,6 +17,9 @@ SAMPLED = (16, 64)
 # That is worth a pass over all rows from so many times as many rows on, and so many numbers.
 MANY = 4
 MANY_NUMBERS = 1 << 22
+# A block whose rows are halved until few are left has so many for each equation: to halve them
+# costs the same, however many they are.
+PER_EQUATION = 128
 
 
 class LikelihoodSums:
@@ -26,7 +30,8 @@ class LikelihoodSums:
     ----------
     model : Likelihood
     X : array or CSR matrix; or RowBlocks, whose rows were checked
-    y, weights : arrays of n entries; y as the model takes it, or None
+    y, weights : arrays of n entries; y as `likelihood` gives it, or None, and the weights of the
+        rows, which those of blocks are
     folds : `Folds`, each of which keeps its sums; None for one of all rows
     form : `QuadraticForm` of parameters as users see them, which belongs to the sums over rows;
         None without
@@ -42,13 +47,13 @@ class LikelihoodSums:
         if not isinstance(X, RowBlocks):
             X = InMemory(Rows(X, None, weights, np.arange(n)))
         self.blocks = X
-        codes = np.zeros(n, np.int8) if folds is None else folds.codes
-        # What each block gets beside its columns.
+        # What each block gets beside its columns and weights.
         self.own = []
         for start, length in zip(X.starts, X.lengths):
             cut = slice(start, start + length)
             own_y = None if y is None else y[cut]
-            self.own.append((own_y, weights[cut], codes[cut]))
+            own_codes = None if folds is None else folds.codes[cut]
+            self.own.append((own_y, own_codes))
 
     def moved(self, at):
         """These rows, the columns of a linear model moved to zero where that changes nothing of
@@ -66,10 +71,17 @@ class LikelihoodSums:
             self.form = self.form.of(model.outer)
         return self
 
-    def restricted(self, places, weights, form=None):
+    def drawn(self, size, rng):
+        """Places of rows that count, drawn uniformly without repetition, of all if they are few."""
+        n = self.n_present
+        everywhere = n == len(self.weights)
+        places = n if everywhere else np.flatnonzero(self.weights)
+        return rng.choice(places, min(size, n), replace=False)
+
+    def restricted(self, places, weights, form=None, taken=None):
         """The sums over some of the rows, with new weights, in memory, and a `QuadraticForm`
-        beside them."""
-        some = self.blocks.take(places)
+        beside them; the rows are read unless they were `taken`."""
+        some = self.blocks.take(places) if taken is None else taken
         X = self.model.columns(some.X)
         y = None if self.y is None else self.y[places]
         folds = None if self.folds is None else self.folds[places]
@@ -176,11 +188,12 @@ class LikelihoodSums:
         factor."""
         return self.over(max, "longest", root)
 
-    def match(self, n_parts, equations, *args):
+    def match(self, n_equations, n_parts, equations, *args):
         """Rows whose sums of some equations are those of all: of each block, and of their union.
 
         Parameters
         ----------
+        n_equations : how many they are
         n_parts : independent parts of the rows of each fold, whose sums add
         equations, *args : name of a method of the model that gives them, and its arguments before X
             and y
@@ -190,22 +203,34 @@ class LikelihoodSums:
         places, weights, residual : of the chosen rows, places ascending; and what `recombine` says
         """
         if n_parts == 1:
-            found = self._match_sample(equations, *args)
+            found = self._match_sample(n_equations, equations, *args)
             if found is not None:
                 return found
-        found = self.blocks.map(
-            _matched, self.model, n_parts, equations, args, own=self._own_present()
-        )
+        asked = self.model, n_parts, equations, args
+        joined = self._joined(PER_EQUATION * n_equations * self.n_folds)
+        found = joined.blocks.map(_matched, *asked, own=joined._own_present())
         places, weights, residual = (np.hstack(values) for values in zip(*found))
         if len(found) > 1:
             few = self.restricted(places, weights)
-            chosen, weights, residual = few.match(n_parts, equations, *args)
+            chosen, weights, residual = few.match(n_equations, n_parts, equations, *args)
             places = places[chosen]
         return places, weights, float(np.max(residual))
 
+    def _joined(self, rows):
+        """The same rows, blocks of fewer joined with their neighbours, within what is read at
+        once."""
+        n = len(self.weights)
+        most = rows_at_once(n, n * self.blocks.d)
+        blocks = self.blocks.at_least(min(rows, most))
+        return LikelihoodSums(self.model, blocks, self.y, self.weights, self.folds)
+
     def _own_present(self):
         """What each block gets, None of blocks of which no row counts."""
-        return [sides if sides[1].any() else None for sides in self.own]
+        found = []
+        for own, start, length in zip(self.own, self.blocks.starts, self.blocks.lengths):
+            any_counts = self.weights[start : start + length].any()
+            found.append(own if any_counts else None)
+        return found
 
     def _sums_of_folds(self, equations, *args):
         """Sums of some equations over the rows of each fold, shape (folds, equations)."""
@@ -219,16 +244,13 @@ class LikelihoodSums:
         )
         return sum(found)
 
-    def _match_sample(self, equations, *args):
+    def _match_sample(self, n_equations, equations, *args):
         """As `match`, of a sample of each fold, whose rows are given the sums of all; None where
         all are too few for that, or no weights of the sample reach these sums."""
-        a_row = [self.weights.argmax()]
-        one = self.restricted(a_row, np.ones(1))
-        n_equations = one._sums_of_folds(equations, *args).shape[1]
-        counts = [len(self._places_in(k)) for k in range(self.n_folds)]
-        is_much = n_equations * sum(counts) >= MANY_NUMBERS
-        is_many = min(counts) >= MANY * SAMPLED[0] * n_equations
-        if not (is_much and is_many):
+        counts = self._counts()
+        is_large = n_equations * counts.sum() >= MANY_NUMBERS
+        is_many = counts.min() >= MANY * SAMPLED[0] * n_equations
+        if not (is_large and is_many):
             return None
         targets = self._sums_of_folds(equations, *args)
         if not np.isfinite(targets).all():
@@ -236,8 +258,7 @@ class LikelihoodSums:
         rng = np.random.default_rng(0)
         found = []
         for k, target in enumerate(targets):
-            places = self._places_in(k)
-            matched = self._reweighted(places, target, rng, equations, args)
+            matched = self._reweighted(k, counts[k], target, rng, equations, args)
             if matched is None:
                 return None
             found.append(matched)
@@ -245,22 +266,24 @@ class LikelihoodSums:
         order = np.argsort(places)
         return places[order], weights[order], float(residuals.max())
 
-    def _places_in(self, k):
-        """Places of the rows of a fold that count."""
-        counts = self.weights > 0
-        if self.folds:
-            counts &= self.folds.codes == k
-        return np.flatnonzero(counts)
+    def _counts(self):
+        """How many rows of each fold count."""
+        if self.folds is None:
+            return np.array([self.n_present])
+        return np.bincount(self.folds.codes, self.weights > 0, self.n_folds)
 
-    def _reweighted(self, places, target, rng, equations, args):
-        """As `match`, of a sample of the rows at some places that is given the target; None where
-        that fails."""
+    def _reweighted(self, k, count, target, rng, equations, args):
+        """As `match`, of a sample of the rows of a fold, of which so many count, that is given the
+        target; None where that fails."""
+        ends = self.weights.astype(np.float64)
+        if self.folds is not None:
+            ends *= self.folds.codes == k
+        np.cumsum(ends, out=ends)
         for times in SAMPLED:
             size = times * len(target)
-            if len(places) < MANY * size:
+            if count < MANY * size:
                 return None
-            drawn, weights = stratified(self.weights[places], size, rng)
-            drawn = places[drawn]
+            drawn, weights = stratified(ends, size, rng)
             few = self.restricted(drawn, weights)
             asked = self.model, equations, args, target
             [found] = few.blocks.map(_reweighted, *asked, own=few.own)
@@ -270,18 +293,21 @@ class LikelihoodSums:
         return None
 
 
-def stratified(weights, size, rng):
-    """Rows drawn in proportion to their weights, one from each of `size` stretches of equal weight.
+def stratified(ends, size, rng):
+    """Rows drawn in proportion to their weights, which are added up in `ends`, one from each of
+    `size` stretches of equal weight.
 
     Returns
     -------
     places, weights : of rows whose weighted sums estimate those of all
     """
-    ends = np.cumsum(weights)
-    stretch = ends[-1] / size
+    total = ends[-1]
+    stretch = total / size
     drawn = stretch * (np.arange(size) + rng.random(size))
     places = np.searchsorted(ends, drawn, side="right")
-    places = np.minimum(places, len(ends) - 1)
+    # Rounding may lead beyond the last row that counts.
+    last = np.searchsorted(ends, total)
+    places = np.minimum(places, last)
     places, times = np.unique(places, return_counts=True)
     return places, times * stretch
 
@@ -290,18 +316,29 @@ def _of_block(block, model, reduce, method, args, weighted, own):
     X = block.X
     if not sparse.issparse(X):
         X = np.asarray(X)
-    y, weights, _ = own
+    y, _ = own
     asked = getattr(model, method)
     n_parameters = len(args[0]) if args else 0
     step = _rows_at_once(model, X, n_parameters)
     found = []
     for first in range(0, len(block), step):
         part = slice(first, first + step)
-        given = [model.columns(X[part]), None if y is None else y[part]]
+        given = [model.columns(X[part]), _targets(model, y, part)]
         if weighted:
-            given.append(weights[part])
+            given.append(block.weight[part])
         found.append(asked(*args, *given))
     return reduce(found)
+
+
+def _targets(model, y, places):
+    """What is kept of y at some places of a block, as the model takes it."""
+    return None if y is None else model.targets(y[places])
+
+
+def _codes(block, own):
+    """The code of each row's fold."""
+    _, codes = own
+    return np.zeros(len(block), np.int8) if codes is None else codes
 
 
 def _rows_at_once(model, X, n_parameters):
@@ -318,15 +355,18 @@ def _equations(block, model, equations, args, y):
     asked = getattr(model, equations)
 
     def features(places):
-        columns = model.columns(X.take(places, axis=0))
-        return asked(*args, columns, None if y is None else y[places])
+        # `take` is faster, but copies all of an array whose rows are no stretches of memory.
+        some = X.take(places, axis=0) if X.flags.c_contiguous else X[places]
+        columns = model.columns(some)
+        return asked(*args, columns, _targets(model, y, places))
 
     return features
 
 
 def _matched(block, model, n_parts, equations, args, own):
-    y, weights, codes = own
-    features = _equations(block, model, equations, args, y)
+    weights = block.weight
+    codes = _codes(block, own)
+    features = _equations(block, model, equations, args, own[0])
     found = []
     folds = [np.flatnonzero(codes == code) for code in np.unique(codes)]
     for part in (rows[k::n_parts] for rows in folds for k in range(n_parts)):
@@ -343,14 +383,14 @@ def _matched(block, model, n_parts, equations, args, own):
 
 
 def _reweighted(block, model, equations, args, target, own):
-    y, weights, _ = own
-    features = _equations(block, model, equations, args, y)
-    return reweighted(features, weights, target)
+    features = _equations(block, model, equations, args, own[0])
+    return reweighted(features, block.weight, target)
 
 
 def _sums_of_folds(block, model, equations, args, n_folds, own):
-    y, weights, codes = own
-    features = _equations(block, model, equations, args, y)
+    weights = block.weight
+    codes = _codes(block, own)
+    features = _equations(block, model, equations, args, own[0])
     one = features(np.zeros(1, int))
     n_entries = max(one.size, block.X[:1].size)
     step = max(1, PART // n_entries)

@@ -6,7 +6,8 @@ equations have a row for each row. `handful.models.newton` says what an expansio
 """
 
 from copy import copy
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -16,7 +17,7 @@ from scipy.special import gammaln, xlogy
 from handful.matching.differences import evenly
 from handful.matching.moments import moments
 from handful.matching.recombine import Products
-from handful.models.linear import LeastSquares, LinearProblem, Poisson
+from handful.models.linear import LeastSquares, LinearProblem, Poisson, check_classes
 from handful.models.links import LinearModel
 from handful.models.newton import bordered
 from handful.models.problem import Problem, check_problem, has_losses
@@ -28,6 +29,49 @@ LEAST_ROWS = 256
 START_ROWS = 4096
 # Curvatures of rows are differences of gradients so far apart, in units of a parameter.
 STEP = 1e-4
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The labels of many rows, of which only a few differ: a byte each.
+
+    Attributes
+    ----------
+    classes : array, the labels that there are, sorted
+    codes : int array, shape (n,), of the smallest type: places in `classes`
+    """
+
+    classes: Any
+    codes: Any
+
+    @classmethod
+    def of(cls, y: Any, counts: Any = None) -> Self:
+        """Those of an array or a column, shape (n,), of rows of which some count, a bool array, and
+        all by default; the others may get any label."""
+        y = np.asarray(y)
+        all_count = counts is None or counts.all()
+        classes = np.unique(y if all_count else y[counts])
+        places = np.searchsorted(classes, y)
+        last = max(0, len(classes) - 1)
+        return cls(classes, np.minimum(places, last).astype(_smallest(classes)))
+
+    @classmethod
+    def joined(cls, parts: list) -> Self:
+        """Those of all rows, of the `Labels` of some after one another."""
+        some = [part.classes for part in parts if len(part.classes)]
+        classes = np.unique(np.concatenate(some or [parts[0].classes]))
+        return cls(classes, np.concatenate([part.among(classes) for part in parts]))
+
+    def among(self, classes: Any) -> np.ndarray:
+        """The places of the rows' labels in an array of sorted ones that holds them all."""
+        if not len(self.classes):
+            return self.codes
+        places = np.searchsorted(classes, self.classes)
+        return places.astype(_smallest(classes))[self.codes]
+
+    def written_out(self) -> np.ndarray:
+        """The label of each row."""
+        return self.classes[self.codes]
 
 
 class Likelihood:
@@ -141,6 +185,10 @@ class Likelihood:
         """Parameters that users see, of those that the methods take."""
         return theta
 
+    def targets(self, y):
+        """What is kept of y, as the methods take it."""
+        return y
+
 
 class ProblemLikelihood(Likelihood):
     """Log-likelihoods of a problem: the losses of its rows in nats, with a minus.
@@ -148,7 +196,7 @@ class ProblemLikelihood(Likelihood):
     Parameters
     ----------
     problem : Problem, whose losses, gradients and Hessians are asked for
-    y : labels, targets or counts; None for a problem without
+    y : labels, also as `Labels`, targets or counts; None for a problem without
     classes : array, the labels that there are, sorted; None for those in y
     name : str, of y, for messages
     """
@@ -177,17 +225,19 @@ class ProblemLikelihood(Likelihood):
         return np.asarray(X, float)
 
     def _encoded(self, y, classes, name):
-        """Labels as the problem encodes them beside all classes, of which a few rows may lack
-        some."""
-        if classes is None:
-            classes = np.unique(y)
-        self.classes = classes
-        unknown = np.setdiff1d(y, self.classes)
+        labels = y if isinstance(y, Labels) else Labels.of(y)
+        self.classes = labels.classes if classes is None else classes
+        unknown = np.setdiff1d(labels.classes, self.classes)
         if len(unknown):
             raise ValueError(
                 f"{name} must hold the classes {self.classes}, got {unknown[:3].tolist()} besides."
             )
-        beside_all = np.concatenate([self.classes, y])
+        return self._encoded_labels(labels)
+
+    def _encoded_labels(self, labels):
+        """Labels as the problem encodes them beside all classes, of which a few rows may lack
+        some."""
+        beside_all = np.concatenate([self.classes, labels.written_out()])
         encoded = self.problem.encode(beside_all)
         return encoded[len(self.classes) :]
 
@@ -339,6 +389,19 @@ class LinearLikelihood(ProblemLikelihood):
         self.shift = None
         # The normal of their reflection.
         self.mirror = None
+
+    def targets(self, y):
+        """As `Likelihood.targets`, floats of encoded labels."""
+        return np.asarray(y, float)
+
+    def _encoded_labels(self, labels):
+        """Each class as the problem encodes it, a byte for each output if it can be."""
+        encoded = self.problem.encode(self.classes)
+        check_classes(len(labels.codes), len(self.classes))
+        in_bytes = encoded.astype(np.int8)
+        if (in_bytes == encoded).all():
+            encoded = in_bytes
+        return encoded[labels.among(self.classes)]
 
     def moments(self, X, y, w):
         """Those of the columns of X and the target, see `handful.matching.moments`."""
@@ -565,6 +628,10 @@ class LinearLikelihood(ProblemLikelihood):
         return np.column_stack([ones, base, slopes, curvatures, rest])
 
 
+def _smallest(classes):
+    return np.min_scalar_type(max(0, len(classes) - 1))
+
+
 def _joined(columns, intercepts):
     """Parameters (K, p) of their coefficients and intercepts by output."""
     last = intercepts[..., None]
@@ -589,7 +656,10 @@ def likelihood(problem, y, classes=None):
     if isinstance(problem, Problem):
         kind = LinearLikelihood if isinstance(problem, LinearProblem) else ProblemLikelihood
         found = kind(problem, y, classes)
-        return found, found.target
+        # The rows have their targets; the model goes to every worker.
+        target = found.target
+        del found.target
+        return found, target
     if not callable(problem) or isinstance(problem, type):
         raise TypeError(
             "problem must be Logistic(), LeastSquares(), Poisson() or another Problem, or a "

@@ -40,6 +40,7 @@ from handful.matching.folds import (
     models_without,
     n_optima,
     path_sample,
+    places_of_sample,
     sample_of,
     strengths,
     where_to_match,
@@ -50,7 +51,7 @@ from handful.matching.held_out import N_HELD_OUT, HeldOut
 from handful.matching.importance_check import DrawsReport, check_log_weights
 from handful.matching.laplace import LaplaceReport, nearer
 from handful.matching.likelihood_sums import LikelihoodSums
-from handful.matching.likelihoods import likelihood
+from handful.matching.likelihoods import Labels, likelihood
 from handful.matching.path import optima_of_penalties, path_excess
 from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot, jittered, starting_points
 from handful.matching.pilot_faults import check_alone, flat_parameters, jumping
@@ -512,36 +513,67 @@ class MatchedCoreset(Selector):
     def _rows(self, X, y, sample_weight):
         if isinstance(X, Blocks):
             X = X.at_least(self._plan.rows_per_block(self, X))
-            sides = zip(*X.map(_sides))
-            y, sample_weight = map(join_rows, sides)
-            sample_weight = check_sample_weight(sample_weight, X.n)
-        y = without_absent(y, sample_weight)
+            y, sample_weight = self._sides(X)
+        else:
+            y = without_absent(y, sample_weight)
         classes = getattr(self, "classes_", None)
         model, y = likelihood(self._problem(), y, classes)
         kind = SparseRows if sparse.issparse(X) else LikelihoodSums
         return kind(model, X, y, sample_weight)
 
-    def stand_in(self, blocks: Any) -> Rows | None:
+    def _sides(self, blocks):
+        """Targets, or `Labels`, and weights of all rows in blocks. Weights that are all one take no
+        memory, a label takes a byte."""
+        problem = self._problem()
+        classifies = getattr(problem, "classifies", False)
+        parts = blocks.map(_sides_of_block, problem if classifies else None)
+        ys, weights = map(list, zip(*parts))
+        del parts
+        if all(w is None for w in weights):
+            sample_weight = np.broadcast_to(1.0, blocks.n)
+        else:
+            each = [np.ones(n) if w is None else w for w, n in zip(weights, blocks.lengths)]
+            sample_weight = check_sample_weight(join_rows(each), blocks.n)
+        if classifies and ys[0] is not None:
+            return Labels.joined(ys), sample_weight
+        return without_absent(join_rows(ys), sample_weight), sample_weight
+
+    def stand_in(self, blocks: Any, n_beside: int, rng: Any) -> tuple[Rows, Rows] | None:
         """Few rows whose mean loss is that of all rows near the optima of penalties of both kinds.
+
+        Parameters
+        ----------
+        blocks : `Blocks` of dense rows with one target each
+        n_beside : how many rows are drawn beside them, uniformly
+        rng : Generator
 
         Returns
         -------
-        `Rows` with their weights; None where so many sums would be matched that it does not pay
+        few, beside : `Rows` with their weights; None where so many sums would be matched that it
+            does not pay
         """
-        sums = self._rows(blocks, None, None).moved("path")
-        n_outputs = sums.model.n_outputs
+        sums = self._rows(blocks, None, None)
         l2 = self._problem().l2
         least, most = (l2 * factor for factor in STAND_IN_FACTORS)
-        present = np.count_nonzero(sums.weights)
-        wanted = min(MAX_EQUATIONS, MAX_ROW_SHARE * present)
-        if sums.model.squares and (blocks.d + 2) * (blocks.d + 3) / 2 <= wanted:
-            return _matched_rows(sums, blocks, "second_moments")
-        if (1 + n_optima(least, most)) * n_outputs * blocks.d > wanted:
+        wanted = min(MAX_EQUATIONS, MAX_ROW_SHARE * sums.n_present)
+        d = blocks.d
+        n_moments = (d + 2) * (d + 3) // 2
+        has_moments = sums.model.squares and n_moments <= wanted
+        n_slopes = (1 + n_optima(least, most)) * sums.model.n_outputs * d
+        if not has_moments and n_slopes > wanted:
             return None
-        sample = sample_of(sums)
+        sums = sums.moved("path")
+        drawn = sums.drawn(n_beside, rng)
+        of_sample = np.zeros(0, int) if has_moments else places_of_sample(sums)
+        beside, some = sums.blocks.take(np.hstack([drawn, of_sample])).cut(len(drawn))
+        beside = replace(beside, weight=beside.weight * (sums.n_present / len(drawn)))
+        if has_moments:
+            return _matched_rows(sums, n_moments, "second_moments"), beside
+        sample = sums.restricted(of_sample, sums.weights[of_sample], taken=some)
         pairs = strengths(sample, least, most)
         optima = where_to_match(sums, sample, pairs, along(sample, pairs))
-        return _matched_rows(sums, blocks, "tangents_at", optima)
+        n_equations = sums.model.n_tangents(optima)
+        return _matched_rows(sums, n_equations, "tangents_at", optima), beside
 
     def _select(self, X, y, sample_weight, rng):
         self.classes_ = None
@@ -993,6 +1025,7 @@ class MatchedCoreset(Selector):
         return ""
 
     def _match(self, rows, n_equations, equations, *args, exactly=False):
+        n_each = n_equations
         n_equations *= rows.n_folds
         size = self.size or n_equations
         needed = n_equations
@@ -1000,7 +1033,7 @@ class MatchedCoreset(Selector):
         # their rank may be lower
         if n_equations <= 4 * size:
             n_parts = max(1, size // n_equations)
-            places, weights, self.residual_ = rows.match(n_parts, equations, *args)
+            places, weights, self.residual_ = rows.match(n_each, n_parts, equations, *args)
             needed = len(places)
         if needed <= size:
             return places, weights
@@ -1011,24 +1044,28 @@ class MatchedCoreset(Selector):
                 "rows or fewer penalties (penalties=[l2]), or BilevelCoreset, which makes the most "
                 "of so few."
             )
-        places, weights, _ = rows.match(PURSUIT_PARTS, equations, *args)
+        places, weights, _ = rows.match(n_each, PURSUIT_PARTS, equations, *args)
         kept = rows.restricted(places, weights)
         features = kept.over(np.concatenate, equations, *args)
         chosen, weights, self.residual_ = pursue(features, weights, size)
         return places[chosen], weights
 
 
-def _matched_rows(sums, blocks, equations, *args):
-    # The rows of `blocks` that keep the sums of some equations.
-    places, weights, _ = sums.match(1, equations, *args)
-    return replace(blocks.take(places), weight=weights)
+def _matched_rows(sums, n_equations, equations, *args):
+    # The rows that keep the sums of so many equations.
+    places, weights, _ = sums.match(n_equations, 1, equations, *args)
+    return replace(sums.blocks.take(places), weight=weights)
 
 
-def _sides(block):
+def _sides_of_block(block, classifier):
     check_rows(block.X)
-    if block.y is not None:
-        check_labels(block.y)
-    return block.y, block.weight
+    y = block.y
+    weight = block.weight
+    if y is not None:
+        check_labels(y, several=classifier is None, of=classifier)
+        if classifier is not None:
+            y = Labels.of(np.ravel(y), weight > 0)
+    return y, None if (weight == 1).all() else weight
 
 
 def jumps_of(rows, near):

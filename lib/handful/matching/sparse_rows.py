@@ -84,7 +84,7 @@ class SparseRows(GroupedRows):
 
         def expansions(places):
             design = self.design[places]
-            targets = self.y[places]
+            targets = self.model.targets(self.y[places])
             eta = (design @ theta)[:, None]
             base = self.model.at(eta, targets)
             link = self.model.link

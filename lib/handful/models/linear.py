@@ -187,15 +187,20 @@ class Logistic(LinearProblem):
             _, signs = signed_labels(y, "logistic regression")
             return 0.5 + 0.5 * signs[:, None]
         classes, codes = np.unique(y, return_inverse=True)
-        check_memory(
-            f"multinomial regression of {len(y):,} rows in {len(classes):,} classes",
-            32 * len(y) * len(classes),
-            "are these targets of a regression? There is LeastSquares; else take fewer classes",
-        )
         n = len(y)
+        check_classes(n, len(classes))
         targets = np.zeros((n, len(classes)))
         targets[np.arange(n), codes] = 1.0
         return targets
+
+
+def check_classes(n, n_classes):
+    """MemoryError if n rows have so many classes that a number for each exceeds the memory."""
+    check_memory(
+        f"multinomial regression of {n:,} rows in {n_classes:,} classes",
+        32 * n * n_classes,
+        "are these targets of a regression? There is LeastSquares; else take fewer classes",
+    )
 
 
 def soft_targets(y):
