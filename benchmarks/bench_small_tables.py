@@ -27,8 +27,8 @@ L2 = 1e-3
 SIZE = 100
 # So many splits at least and at most, and the half of a 95 % interval of a ratio that is aimed at.
 FEWEST = 10
-MOST = 300
-NEAR = 0.03
+MOST = 100
+NEAR = 0.05
 N = 20_000
 # Held-out loss that the default may have over the best of the others.
 BAR = 1.05
