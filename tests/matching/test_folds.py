@@ -523,3 +523,14 @@ def test_parts_that_hold_no_rows_or_none_that_count_change_nothing():
         )
         of_few = sums_of_folds(problem, X_small, y_small, w, folds, theta)
         np.testing.assert_allclose(of_few, of_all, rtol=1e-7, atol=1e-6)
+
+
+def test_a_fold_of_a_few_rows_that_a_sample_lacks_is_tuned(monkeypatch):
+    problem, X, y = tabular("binary")
+    X = X - X.mean(0)
+    monkeypatch.setattr("handful.matching.folds.PILOT", 300)
+    folds = np.arange(len(X)) % 3
+    folds[::1500] = 7
+    matched = MatchedCoreset(problem, folds=folds, random_state=0).fit(X, y)
+    assert set(matched.folds_) == {0, 1, 2, 7}
+    assert np.isfinite(matched.curve_error_)

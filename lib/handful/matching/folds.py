@@ -197,8 +197,9 @@ def far_apart(rows, pairs, thetas, size):
         matched.append(int(apart[matched].min(0).argmax()))
     distance = apart[matched].min(0)
     is_checked = distance > NEAR_SHARE * distance.max()
-    # Where the penalty is the least, models trained without a fold differ the most.
-    is_checked[n_l2 - 1] = True
+    # Where the L2 penalty is the least, models trained without a fold differ the most; and without
+    # a fold coefficients come in at another L1 penalty, also near a model that is matched.
+    is_checked[n_l2 - 1 :] = True
     return np.unique(matched), np.flatnonzero(is_checked)
 
 
@@ -282,76 +283,82 @@ def curve_reports(rows, sample, few, thetas, pairs=None):
         that are zero are taken to stay so
     """
     tested = rows.folds.tested
-    mass = np.array([rows.weights[rows.folds.codes == k].sum() for k in tested])
+    mass_of_folds = np.bincount(rows.folds.codes, rows.weights, rows.n_folds)
+    mass = mass_of_folds[tested]
     outside = rows.weights.sum() - mass
+    values_few, _, others_few = few.over_folds(thetas)
+    loss_few = -values_few / mass
     # A sample lacks the rows at which squares and the means of counts are huge.
     is_heavy = rows.model.squares or rows.model.counts
     is_exact = is_heavy or pairs is None
-    values, slopes, others = rows.over_folds(thetas) if is_exact else _nearly(rows, sample, thetas)
-    values_few, _, others_few = few.over_folds(thetas)
-    loss = -values / mass
-    loss_few = -values_few / mass
-    uphill = -slopes / mass[:, None]
-    along_others = others / outside[:, None]
-    missed = (others - others_few) / outside[:, None]
+    centers = thetas.mean(1)
+    if is_exact:
+        on_rows = zip(*rows.over_folds(thetas))
+    else:
+        at_centers = rows.of_folds(centers)
+    codes = sample.folds.codes
+    parts = {k: sample.where(codes == k) for k in np.unique(codes)}
     covers = penalised(few)
+    loss = np.zeros(loss_few.shape)
     moves = np.zeros(loss.shape)
     excess = np.zeros(loss.shape)
     for g, models in enumerate(thetas):
-        center = models.mean(0, keepdims=True)
-        bends = _curvatures(sample, models if pairs is None else center)
-        for j, (theta, bend) in enumerate(zip(models, bends)):
+        bends = _curvatures(parts, centers[g], mass_of_folds)
+        own = bends[tested]
+        rest = bends.sum(0) - own
+        if is_exact:
+            values, slopes, others = next(on_rows)
+        else:
+            here = [found[:, g] for found in at_centers]
+            values, slopes, others = _around(*here, tested, models - centers[g], own, rest)
+        loss[g] = -values / mass
+        for j, theta in enumerate(models):
+            bend = rest[j] / outside[j]
+            slope = others[j] / outside[j]
+            slope_few = others_few[g, j] / outside[j]
+            missed = slope - slope_few
             if pairs is None:
-                slope_few = others_few[g, j] / outside[j]
-                step = _step_where_free(bend, slope_few, missed[g, j], theta, covers)
+                step = _step_where_free(bend, slope_few, missed, theta, covers)
             else:
-                now = bordered(0.0, along_others[g, j], bend)
+                now = bordered(0.0, slope, bend)
                 step = local_optimum(now, covers, *pairs[g], theta) - theta
             # The held-out loss is nearly flat there, so that its curvature counts as well.
-            moves[g, j] = uphill[g, j] @ step + step @ bend @ step / 2
-            excess[g, j] = missed[g, j] @ step / 2
+            uphill = -slopes[j] / mass[j]
+            moves[g, j] = uphill @ step + step @ bend @ step / 2
+            excess[g, j] = missed @ step / 2
     error = (loss_few - loss - moves).mean(1)
     most = excess.max(1)
     return [CurveReport(*one) for one in zip(loss, loss_few, error.tolist(), most.tolist())]
 
 
-def _curvatures(sample, thetas):
-    """Curvatures of the mean loss of the rows outside of each fold that is tested, at a model of
-    its own, shape (K, p), or at one for all, shape (1, p)."""
-    codes = sample.folds.codes
-    tested = sample.folds.tested
-    if len(thetas) > 1:
-        parts = [sample.where(codes != k) for k in tested]
-        bends = [part.expansion(theta) for part, theta in zip(parts, thetas)]
-    else:
-        # Each fold is looked at once.
-        parts = [sample.where(codes == k) for k in range(sample.n_folds)]
-        found = np.array([part.expansion(thetas[0]) for part in parts])
-        bends = found.sum(0) - found[tested]
-    outside = [sample.weights[codes != k].sum() for k in tested]
-    return [bend[1:, 1:] / mass for bend, mass in zip(bends, outside)]
+def _curvatures(parts, theta, mass):
+    """Curvatures of the loss of the rows of each fold, of so much weight, shape (folds, p, p), as
+    its part of a sample says; zero without one."""
+    p = len(theta)
+    found = np.zeros((len(mass), p, p))
+    for k, part in parts.items():
+        share = mass[k] / part.weights.sum()
+        found[k] = share * part.expansion(theta)[1:, 1:]
+    return found
 
 
-def _nearly(rows, sample, thetas):
-    """As `over_folds`, by one pass at the mean of each setting's models, around which values are
-    known to first order: what they differ by beyond that is seen on a sample."""
-    centers = thetas.mean(1)
-    codes = sample.folds.codes
-    wanted, has = (np.bincount(r.folds.codes, r.weights, r.n_folds) for r in (rows, sample))
-    share = wanted / np.maximum(has, 1e-300)
-    every = np.arange(len(codes))
-    scaled = sample.restricted(every, sample.weights * share[codes])
-    of_all = rows.of_folds(centers)
-    of_sample = scaled.of_folds(centers)
-    more, steeper = (ours - theirs for ours, theirs in zip(of_all, of_sample))
-    tested = rows.folds.tested
-    more_own = more[tested].T
-    steeper_own = steeper[tested].swapaxes(0, 1)
-    steeper_others = steeper.sum(0)[:, None] - steeper_own
-    away = thetas - centers[:, None]
-    values, slopes, others = scaled.over_folds(thetas)
-    values += more_own + (steeper_own * away).sum(2)
-    return values, slopes + steeper_own, others + steeper_others
+def _around(values, slopes, tested, away, own, rest):
+    """What models say of their fold, and how they slope on it and on the others, to second order
+    around one model.
+
+    Parameters
+    ----------
+    values, slopes : shape (folds,) and (folds, p), there
+    tested : K codes of folds
+    away : shape (K, p), from there to each model
+    own, rest : shape (K, p, p), curvatures of the loss of the fold and of the others
+    """
+    slopes_own = slopes[tested]
+    slopes_rest = slopes.sum(0) - slopes_own
+    turned = np.einsum("kij,kj->ki", own, away)
+    turned_rest = np.einsum("kij,kj->ki", rest, away)
+    rise = (slopes_own * away).sum(1) - (turned * away).sum(1) / 2
+    return values[tested] + rise, slopes_own - turned, slopes_rest - turned_rest
 
 
 def _step_where_free(bend, slope_few, missed, theta, covers):
