@@ -216,8 +216,8 @@ def where_to_match(rows, sample, pairs, thetas):
 
 
 def sample_of(rows):
-    """Some of the rows, drawn uniformly, in memory."""
-    return _at_places(rows, places_of_sample(rows))
+    """Some of the rows, as many of each fold, in memory."""
+    return _thinned(rows, PILOT)
 
 
 def places_of_sample(rows, size=PILOT):
@@ -228,11 +228,30 @@ def places_of_sample(rows, size=PILOT):
 def path_sample(sample):
     """Part of a sample, enough to find its optima."""
     size = max(PATH_PILOT, PER_PARAMETER * len(penalised(sample)))
-    return _at_places(sample, places_of_sample(sample, size))
+    return _thinned(sample, size)
 
 
-def _at_places(rows, places):
-    return rows.restricted(places, rows.weights[places])
+def _thinned(rows, size):
+    if rows.folds is None or rows.n_present <= size:
+        places = places_of_sample(rows, size)
+        return rows.restricted(places, rows.weights[places])
+    rng = np.random.default_rng(0)
+    of_each = -(-size // rows.n_folds)
+    chosen = []
+    kept = []
+    for k in range(rows.n_folds):
+        is_in = rows.folds.codes == k
+        is_in &= rows.weights > 0
+        places = np.flatnonzero(is_in)
+        mass = rows.weights[places].sum()
+        if len(places) > of_each:
+            places = rng.choice(places, of_each, replace=False)
+        weights = rows.weights[places]
+        chosen.append(places)
+        kept.append(mass / weights.sum() * weights)
+    places = np.concatenate(chosen)
+    order = np.argsort(places)
+    return rows.restricted(places[order], np.concatenate(kept)[order])
 
 
 def models_without(few, pairs, starts):
@@ -283,8 +302,7 @@ def curve_reports(rows, sample, few, thetas, pairs=None):
         that are zero are taken to stay so
     """
     tested = rows.folds.tested
-    mass_of_folds = np.bincount(rows.folds.codes, rows.weights, rows.n_folds)
-    mass = mass_of_folds[tested]
+    mass = np.bincount(rows.folds.codes, rows.weights, rows.n_folds)[tested]
     outside = rows.weights.sum() - mass
     values_few, _, others_few = few.over_folds(thetas)
     loss_few = -values_few / mass
@@ -297,18 +315,20 @@ def curve_reports(rows, sample, few, thetas, pairs=None):
     else:
         at_centers = rows.of_folds(centers)
     codes = sample.folds.codes
-    parts = {k: sample.where(codes == k) for k in np.unique(codes)}
+    parts = [sample.where(codes == k) for k in range(rows.n_folds)]
     covers = penalised(few)
     loss = np.zeros(loss_few.shape)
     moves = np.zeros(loss.shape)
     excess = np.zeros(loss.shape)
     for g, models in enumerate(thetas):
-        bends = _curvatures(parts, centers[g], mass_of_folds)
-        own = bends[tested]
-        rest = bends.sum(0) - own
         if is_exact:
+            bends = np.array([_curvatures(parts, theta) for theta in models])
+            rest = bends.sum(1) - bends[np.arange(len(tested)), tested]
             values, slopes, others = next(on_rows)
         else:
+            bends = _curvatures(parts, centers[g])
+            own = bends[tested]
+            rest = bends.sum(0) - own
             here = [found[:, g] for found in at_centers]
             values, slopes, others = _around(*here, tested, models - centers[g], own, rest)
         loss[g] = -values / mass
@@ -331,15 +351,9 @@ def curve_reports(rows, sample, few, thetas, pairs=None):
     return [CurveReport(*one) for one in zip(loss, loss_few, error.tolist(), most.tolist())]
 
 
-def _curvatures(parts, theta, mass):
-    """Curvatures of the loss of the rows of each fold, of so much weight, shape (folds, p, p), as
-    its part of a sample says; zero without one."""
-    p = len(theta)
-    found = np.zeros((len(mass), p, p))
-    for k, part in parts.items():
-        share = mass[k] / part.weights.sum()
-        found[k] = share * part.expansion(theta)[1:, 1:]
-    return found
+def _curvatures(parts, theta):
+    """Curvatures of the loss of each part of the rows, shape (parts, p, p)."""
+    return np.array([part.expansion(theta)[1:, 1:] for part in parts])
 
 
 def _around(values, slopes, tested, away, own, rest):
