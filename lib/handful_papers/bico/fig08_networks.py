@@ -4,6 +4,7 @@ paper)."""
 import time
 
 import numpy as np
+import pandas as pd
 import torch
 from handful.baselines import KCenter, KMeansPlusPlus, UniformCoreset
 from handful.bilevel import BilevelCoreset
@@ -277,6 +278,13 @@ def coreset_rows(about, methods, *, seed, **options):
     name = about.pop("set")
     rows = NetworkCoresets(**about, **options).run(methods, seed)
     return [row | {"set": name} for row in rows]
+
+
+def in_order(rows):
+    """Rows of all tasks by data set and seed, their methods in the order of `METHODS`."""
+    place = {method: i for i, method in enumerate(("full", *METHODS))}
+    order = np.lexsort([rows.method.map(place), rows.seed, pd.factorize(rows["set"])[0]])
+    return rows.iloc[order].reset_index(drop=True)
 
 
 # --- which numbers decide the claims
