@@ -123,6 +123,8 @@ def test_a_record_of_older_code_needs_an_audit_by_the_code_of_today_that_found_n
 ):
     root = record.parents[3]
     known = read_record(record)
+    # The committed record may have one of its own.
+    known.pop("audit", None)
     assert needs_audit(known) == ""
     (root / "lib").mkdir()
     (root / "lib" / "a.py").write_text("1\n")
