@@ -6,7 +6,7 @@ from scipy.io import savemat
 
 torch = pytest.importorskip("torch")
 
-from handful_papers.bico.fig08_networks import CURVES, METHODS, TOGETHER, NetworkCoresets, tasks
+from handful_papers.bico.fig08_networks import CURVES, METHODS, NetworkCoresets, tasks
 from handful_papers.bico.image_networks import image_network, shift_and_flip
 from handful_papers.readers import read_house_numbers
 from handful_papers.tasks import run_task
@@ -68,7 +68,7 @@ def toy():
 
 def test_a_run_has_every_method_at_every_size(toy):
     task = toy
-    rows = [row for methods in TOGETHER for row in task.run(methods, 0)]
+    rows = [row for method in ("full", *METHODS) for row in task.run(method, 0)]
     curve = [(r["method"], r["size"]) for r in rows if r["network"] == "WideResNet-16-4"]
     every = [("full", 80), *((m, s) for m in CURVES for s in (30, 40)), ("bico joint", 40)]
     assert sorted(curve) == sorted(every)
@@ -84,13 +84,26 @@ def test_a_run_has_every_method_at_every_size(toy):
     assert set(task.select("forgetting", 0, embeddings, np.arange(80.0))) == set(range(40, 80))
 
 
-def test_every_method_is_in_one_task_and_a_joint_one_needs_its_partner():
-    assert sorted(method for group in TOGETHER for method in group) == sorted(["full", *METHODS])
+def test_every_method_is_a_task_and_a_joint_one_needs_its_partner():
     sets = {"CIFAR-10": {"n": 1}, "SVHN": {"n": 2}}
     alone = tasks(sets, ["WideResNet-16-4"])
     assert {task["about"]["set"] for task in alone} == set(sets)
-    assert "bico joint" not in {method for task in alone for method in task["methods"]}
-    assert len(tasks(sets, ["WideResNet-16-4", "VGG16"])) == 2 * len(TOGETHER)
+    assert "bico joint" not in {task["method"] for task in alone}
+    both = tasks(sets, ["WideResNet-16-4", "VGG16"])
+    for name in sets:
+        ran = [task["method"] for task in both if task["about"]["set"] == name]
+        assert ran == ["full", *METHODS]
+
+
+def test_a_network_is_trained_in_its_own_steps():
+    about = dict(n=80, side=4, n_start=20, batch_size=4, sizes=[30])
+    train = dict(n_steps=4, batch_size=16)
+    networks = {"WideResNet-16-4": "wrn-10-1", "VGG16": "vgg16-0.05"}
+    task = NetworkCoresets(
+        "digits", networks=networks, train=train, n_steps={"VGG16": 9}, n_terms=2, **about
+    )
+    taken = {network: task.problem(network, 0).train.n_steps for network in networks}
+    assert taken == {"WideResNet-16-4": 4, "VGG16": 9}
 
 
 @pytest.mark.parametrize("method", ["bico", "bico joint"])

@@ -2,6 +2,7 @@
 paper)."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -27,14 +28,8 @@ PARTNER = "VGG16"
 # The methods of Figure 8.
 CURVES = ("uniform", "kmeans++", "kcenter", "forgetting", "bico")
 METHODS = (*CURVES, "bico joint")
-# What one task of the sweep runs: the methods that look on the same training of all rows, or on
-# none.
-TOGETHER = (
-    ("full", "kcenter", "forgetting"),
-    ("uniform", "kmeans++"),
-    ("bico",),
-    ("bico joint",),
-)
+# The methods that look on a training of all rows.
+LOOK_ON = ("full", "kcenter", "forgetting")
 PAPERS_ROWS = {"CIFAR-10": 50_000, "SVHN": 73_257}
 # How often each row is classified during a training, to count what is forgotten.
 LOOKS = 20
@@ -50,6 +45,7 @@ class NetworkCoresets:
     shift : pixels by which images are moved at most in training; None for an eighth of a side
     networks : names of `image_network` by the paper's names
     train : options of `TrainConfig`
+    n_steps : dict, network -> its steps, where they are others than those of `train`
     n_start, batch_size : random rows at the start, rows a round
     sizes : of the coresets; a prefix of the largest each
     n_terms : of the Neumann series
@@ -68,6 +64,7 @@ class NetworkCoresets:
         batch_size,
         sizes,
         n_terms,
+        n_steps=None,
         shift=None,
         device=None,
     ):
@@ -86,7 +83,12 @@ class NetworkCoresets:
         self.device = device
         pad = max(1, side // 8) if shift is None else shift
         augment = shift_and_flip(self.shape, pad=pad, flip=data == "cifar10")
-        self.train = TrainConfig(augment=augment, **train)
+        config = TrainConfig(augment=augment, **train)
+        steps = n_steps or {}
+        self.train = {
+            network: replace(config, n_steps=steps.get(network, config.n_steps))
+            for network in networks
+        }
         self.n_start = n_start
         self.batch = batch_size
         self.sizes = sorted(sizes)
@@ -102,7 +104,7 @@ class NetworkCoresets:
 
         return Network(
             make,
-            train=self.train,
+            train=self.train[network],
             random_state=seed,
             device=self.device,
         )
@@ -144,7 +146,7 @@ class NetworkCoresets:
         embeddings, shape (n, channels); events, shape (n,); `accuracies`
         """
         correct = []
-        every = max(1, self.train.n_steps // LOOKS)
+        every = max(1, self.train[TARGET].n_steps // LOOKS)
 
         def watch(step, module):
             if step % every == 0:
@@ -187,88 +189,82 @@ class NetworkCoresets:
         )
         return selector.fit(self.X, self.y).indices_
 
-    def run(self, methods, seed):
-        """Everything of some methods for one seed: method, network, size, seed, accuracies in
+    def run(self, method, seed):
+        """Everything of one method for one seed: method, network, size, seed, accuracies in
         percent, seconds of the selection.
 
         Each training and each two rounds of a selection are a `part` of the task.
 
         Parameters
         ----------
-        methods : some of "full" (training on all rows) and `METHODS`
+        method : "full" (training on all rows) or one of `METHODS`
         seed : int
         """
-        rows = []
-        embeddings = events = None
-        every = np.arange(len(self.X))
-
-        def accuracies(method, network, chosen):
-            return part(
-                f"{method} {network} {len(chosen)}",
-                lambda: self.accuracies(self._trained(network, chosen, seed), chosen),
-            )
-
-        def add(method, network, chosen, seconds, found):
-            row = dict(
-                method=method,
-                network=network,
-                size=len(chosen),
-                seed=seed,
-            )
-            rows.append(row | found | dict(seconds=seconds))
-
-        if "full" in methods:
+        embeddings = events = full = None
+        if method in LOOK_ON:
             embeddings, events, full = part("look on", lambda: self.look_on(seed))
-            for network in self.networks:
-                found = full if network == TARGET else accuracies("full", network, every)
-                add("full", network, every, 0.0, found)
-        for method in METHODS:
-            if method not in methods:
-                continue
-            start = time.perf_counter()
+        start = time.perf_counter()
+        if method == "full":
+            chosen = np.arange(len(self.X))
+        else:
             chosen = self.select(method, seed, embeddings, events)
-            seconds = time.perf_counter() - start
-            for network in self.networks:
-                # The curve of Figure 8 is the target's; other networks get the largest coreset, as
-                # in Tables 1 and 2.
-                is_curve = network == TARGET and method in CURVES
-                for size in self.sizes if is_curve else self.sizes[-1:]:
-                    few = chosen[:size]
-                    add(
-                        method,
-                        network,
-                        few,
-                        seconds,
-                        accuracies(method, network, few),
-                    )
+        seconds = 0.0 if method == "full" else time.perf_counter() - start
+
+        rows = []
+        for network in self.networks:
+            for size in self._sizes(method, network):
+                few = chosen[:size]
+
+                def accuracies(network=network, few=few):
+                    return self.accuracies(self._trained(network, few, seed), few)
+
+                if method == "full" and network == TARGET:
+                    found = full
+                else:
+                    found = part(f"{method} {network} {size}", accuracies)
+                row = dict(
+                    method=method,
+                    network=network,
+                    size=size,
+                    seed=seed,
+                )
+                rows.append(row | found | dict(seconds=seconds))
         return rows
+
+    def _sizes(self, method, network):
+        """The curve of Figure 8 is the target's; other networks get the largest coreset, as in
+        Tables 1 and 2."""
+        if method == "full":
+            return [len(self.X)]
+        is_curve = network == TARGET and method in CURVES
+        return self.sizes if is_curve else self.sizes[-1:]
 
 
 def tasks(sets, networks):
-    """The settings of the sweep: every data set with the methods of each task. A joint coreset
-    needs the partner among the networks.
+    """The settings of the sweep: every data set with every method. A joint coreset needs the
+    partner among the networks.
 
     Parameters
     ----------
     sets : dict, the paper's names of the data sets -> what `NetworkCoresets` is told of them
     networks : names of `image_network` by the paper's names
     """
-    together = [group for group in TOGETHER if group != ("bico joint",) or PARTNER in networks]
+    methods = ["full", *(m for m in METHODS if m != "bico joint" or PARTNER in networks)]
     return [
-        {"about": about | {"set": name}, "methods": methods}
+        {"about": about | {"set": name}, "method": method}
         for name, about in sets.items()
-        for methods in together
+        for method in methods
     ]
 
 
-def coreset_rows(about, methods, *, seed, **options):
-    """Rows of `NetworkCoresets.run` for one data set and some methods: a task of the sweep.
+def coreset_rows(about, method, *, seed, **options):
+    """Rows of `NetworkCoresets.run` for one data set and one method: a task of the sweep.
 
     Parameters
     ----------
     about : dict, what `NetworkCoresets` is told of the data, and under "set" the paper's set that
         they stand for
-    methods : one of `TOGETHER`
+    method : "full" or one of `METHODS`
     seed : int
     options : further options of `NetworkCoresets`
     """
@@ -276,7 +272,7 @@ def coreset_rows(about, methods, *, seed, **options):
     torch.set_num_threads(1)
     about = {key: value for key, value in about.items() if key != "stands_for"}
     name = about.pop("set")
-    rows = NetworkCoresets(**about, **options).run(methods, seed)
+    rows = NetworkCoresets(**about, **options).run(method, seed)
     return [row | {"set": name} for row in rows]
 
 
