@@ -241,19 +241,19 @@ class NetworkCoresets:
 
 
 def tasks(sets, networks):
-    """The settings of the sweep: every data set with every method. A joint coreset needs the
-    partner among the networks.
+    """The settings of the sweep: every data set with every method, the longest tasks first. A joint
+    coreset needs the partner among the networks.
 
     Parameters
     ----------
     sets : dict, the paper's names of the data sets -> what `NetworkCoresets` is told of them
     networks : names of `image_network` by the paper's names
     """
-    methods = ["full", *(m for m in METHODS if m != "bico joint" or PARTNER in networks)]
+    methods = [m for m in reversed(METHODS) if m != "bico joint" or PARTNER in networks]
     return [
         {"about": about | {"set": name}, "method": method}
+        for method in [*methods, "full"]
         for name, about in sets.items()
-        for method in methods
     ]
 
 
