@@ -95,15 +95,15 @@ def test_every_method_is_a_task_and_a_joint_one_needs_its_partner():
         assert sorted(ran) == sorted(["full", *METHODS])
 
 
-def test_a_network_is_trained_in_its_own_steps():
-    about = dict(n=80, side=4, n_start=20, batch_size=4, sizes=[30])
-    train = dict(n_steps=4, batch_size=16)
+@pytest.mark.parametrize(
+    ("told", "steps"), [(4, (4, 4)), ({"WideResNet-16-4": 4, "VGG16": 9}, (4, 9))]
+)
+def test_a_network_is_trained_in_its_own_steps(told, steps):
     networks = {"WideResNet-16-4": "wrn-10-1", "VGG16": "vgg16-0.05"}
-    task = NetworkCoresets(
-        "digits", networks=networks, train=train, n_steps={"VGG16": 9}, n_terms=2, **about
-    )
-    taken = {network: task.problem(network, 0).train.n_steps for network in networks}
-    assert taken == {"WideResNet-16-4": 4, "VGG16": 9}
+    about = dict(n=80, side=4, n_start=20, batch_size=4, sizes=[30], n_terms=2)
+    train = dict(n_steps=told, batch_size=16)
+    task = NetworkCoresets("digits", networks=networks, train=train, **about)
+    assert tuple(task.problem(network, 0).train.n_steps for network in networks) == steps
 
 
 @pytest.mark.parametrize("method", ["bico", "bico joint"])

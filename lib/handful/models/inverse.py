@@ -10,6 +10,8 @@ from handful.options import Count, NonNegative, Options, number
 
 # by which the power iteration may underestimate the largest eigenvalue
 _SAFETY = 1.05
+# A term of the Neumann series that is longer than the one before by more than rounding.
+_GROWTH = 1.0 + 1e-5
 
 
 def conjugate_gradients(product, v, rest, *, enough, max_iter, precondition=np.asarray):
@@ -118,8 +120,9 @@ class NeumannSeries(InverseHessian):
     2020).
 
     The paper does not give its scale a; here it is one over the largest eigenvalue, from 20 power
-    iterations, so that the series always converges: by the factor ``1 - min / max eigenvalue`` a
-    term, slowly for a small penalty.
+    iterations, and the series begins anew with a smaller one where a term grows, as products with
+    minibatches of unlike curvature let it. So it converges wherever no curvature is negative: by
+    the factor ``1 - min / max eigenvalue`` a term, slowly for a small penalty.
 
     Parameters
     ----------
@@ -149,13 +152,30 @@ class NeumannSeries(InverseHessian):
                 )
             largest = max(largest, length)
             direction = image / length
-        scale = 1.0 / (_SAFETY * largest)
+        while True:
+            scale = 1.0 / (_SAFETY * largest)
+            total, curvature = self._sum(product, g, scale)
+            if curvature is None:
+                return scale * total
+            largest = curvature
+
+    def _sum(self, product, g, scale):
+        """The sum of the terms at a scale, and None; or what was summed before a term that grew,
+        and the curvature that made it grow, which is above ``2 / scale``."""
         term = g.copy()
         total = g.copy()
         for _ in range(self.n_terms - 1):
-            term = term - scale * product(term)
+            image = product(term)
+            following = term - scale * image
+            # Of a Hessian without negative curvature, terms of a small enough scale do not grow.
+            if np.linalg.norm(following) > _GROWTH * np.linalg.norm(term):
+                along = float(np.vdot(term, image))
+                curvature = float(np.vdot(image, image)) / along if along > 0.0 else np.inf
+                if curvature < np.inf:
+                    return total, curvature
+            term = following
             total += term
-        return scale * total
+        return total, None
 
 
 # What an option `ihvp` may be, as `named_option` takes it; "auto" leaves it to the problem.

@@ -44,8 +44,7 @@ class NetworkCoresets:
     n, side : training rows taken, and pixels of a side to which images are averaged
     shift : pixels by which images are moved at most in training; None for an eighth of a side
     networks : names of `image_network` by the paper's names
-    train : options of `TrainConfig`
-    n_steps : dict, network -> its steps, where they are others than those of `train`
+    train : options of `TrainConfig`; `n_steps` may be a dict, network -> its steps
     n_start, batch_size : random rows at the start, rows a round
     sizes : of the coresets; a prefix of the largest each
     n_terms : of the Neumann series
@@ -64,7 +63,6 @@ class NetworkCoresets:
         batch_size,
         sizes,
         n_terms,
-        n_steps=None,
         shift=None,
         device=None,
     ):
@@ -83,12 +81,10 @@ class NetworkCoresets:
         self.device = device
         pad = max(1, side // 8) if shift is None else shift
         augment = shift_and_flip(self.shape, pad=pad, flip=data == "cifar10")
-        config = TrainConfig(augment=augment, **train)
-        steps = n_steps or {}
-        self.train = {
-            network: replace(config, n_steps=steps.get(network, config.n_steps))
-            for network in networks
-        }
+        steps = train["n_steps"]
+        each = steps if isinstance(steps, dict) else dict.fromkeys(networks, steps)
+        config = TrainConfig(augment=augment, **train | {"n_steps": 1})
+        self.train = {network: replace(config, n_steps=each[network]) for network in networks}
         self.n_start = n_start
         self.batch = batch_size
         self.sizes = sorted(sizes)
