@@ -1,8 +1,10 @@
 """Reservoirs: uniform over the stream, or balanced over its classes."""
 
+import warnings
+
 import numpy as np
 import pytest
-from handful import StratifiedCoreset, UniformCoreset
+from handful import BilevelCoreset, LeastSquares, StratifiedCoreset, UniformCoreset
 from handful.blocks import Blocks
 from handful.streaming import ClassBalancedReservoir, Reservoir, ReservoirCoreset
 from scipy.stats import chisquare
@@ -92,6 +94,7 @@ def test_rare_classes_are_held_and_weights_count_what_was_seen():
         assert stream.weights_[held == label].sum() == pytest.approx((y == label).sum())
 
 
+@pytest.mark.filterwarnings("ignore:y holds . classes so far for 2 places")
 @pytest.mark.parametrize("cut", [1, 30, 200])
 def test_a_class_that_is_not_held_passes_its_weight_on_to_the_others(cut):
     y = np.repeat([3, 1, 2, 0], [100, 60, 30, 10])
@@ -139,3 +142,56 @@ def test_a_reservoir_that_is_balanced_over_classes_asks_for_them(X):
     with pytest.raises(ValueError, match="ClassBalancedReservoir requires y to be passed"):
         ClassBalancedReservoir(2).fit(X)
     assert len(Reservoir(2).fit(X).indices_) == 2
+
+
+BALANCED = {
+    "balanced=False": lambda size: ReservoirCoreset(
+        BilevelCoreset(LeastSquares(l2=1e-3)), size=size, n_held=size, random_state=0
+    ),
+    "Reservoir": lambda size: ClassBalancedReservoir(size, random_state=0),
+}
+
+
+@pytest.mark.parametrize("way_out", BALANCED)
+def test_continuous_targets_are_no_classes_to_be_balanced_over(way_out):
+    """Each would be a class of its own, so that the newest rows drove out all others."""
+    X = np.arange(60.0)[:, None]
+    whole = np.round(X[:, 0])
+    stream = BALANCED[way_out](40).partial_fit(X[:30], whole[:30])
+    with pytest.raises(ValueError, match=f"continuous numbers.*: {way_out} takes them"):
+        stream.partial_fit(X[30:], whole[30:] + 0.5)
+    again = BALANCED[way_out](40).partial_fit(X[:30], whole[:30])
+    for one in (stream, again):
+        one.partial_fit(X[30:40], whole[30:40])
+    np.testing.assert_array_equal(stream.indices_, again.indices_)
+
+
+def test_the_targets_of_a_drifting_regression_are_held_uniformly_if_asked_for():
+    rng = np.random.default_rng(0)
+    X = np.linspace(-2, 2, 4000)[:, None]
+    y = X[:, 0] ** 2 + 0.1 * rng.normal(size=4000)
+    stream = ReservoirCoreset(
+        BilevelCoreset(LeastSquares(l2=1e-3)), size=20, balanced=False, random_state=0
+    ).fit(X, y)
+    held = Reservoir(200, random_state=0).fit(X, y)
+    assert np.isin(stream.indices_, held.indices_).all()
+    assert abs(np.mean(stream.indices_) / 4000 - 0.5) < 0.25
+
+
+@pytest.mark.parametrize("way_out", BALANCED)
+def test_more_classes_than_places_are_told_once(way_out):
+    years = np.arange(100.0)
+    stream = BALANCED[way_out](40).partial_fit(years[:40, None], years[:40])
+    with pytest.warns(UserWarning, match=f"41 classes so far for 40 places.*{way_out} takes"):
+        stream.partial_fit(years[40:41, None], years[40:41])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stream.partial_fit(years[41:, None], years[41:])
+
+
+def test_a_coreset_cannot_have_more_rows_than_the_reservoir():
+    X = np.arange(200.0)[:, None]
+    stream = ReservoirCoreset(UniformCoreset(), size=100, n_held=50, random_state=0)
+    with pytest.raises(ValueError, match="n_held must be at least size, got n_held=50 for size=1"):
+        stream.fit(X)
+    assert len(stream.set_params(n_held=100).fit(X).indices_) == 100

@@ -1,14 +1,16 @@
 """Reservoirs: samples of a stream, uniform over all rows or balanced over the classes."""
 
 from dataclasses import KW_ONLY, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numba import njit
+from sklearn.utils.multiclass import type_of_target
 
 from handful.checks import Accepts, accepts_of
 from handful.options import Count
 from handful.rows import joined
+from handful.running import warn
 from handful.streaming.stream_memory import StreamMemory
 from handful.tables import as_array
 from handful.types import Seed
@@ -128,7 +130,7 @@ class ClassBalancedReservoir(Reservoir):
     When the memory is full, a row of a class that has never been the largest in memory replaces a
     random row of the largest class. A row of a class that has been the largest replaces, as in
     `Reservoir`, a random row of its own class or is dropped. `rows` gives the sample with labels
-    and weights.
+    and weights. The targets of a regression are no classes: `Reservoir` takes them.
 
     Parameters
     ----------
@@ -158,6 +160,8 @@ class ClassBalancedReservoir(Reservoir):
     """
 
     _accepts = Accepts("classes", sparse=True, values=False)
+    # What takes rows whose y holds no classes, or more of them than there are places.
+    _unbalanced: ClassVar[str] = "Reservoir"
 
     def _start(self):
         super()._start()
@@ -169,12 +173,25 @@ class ClassBalancedReservoir(Reservoir):
         self._code = np.empty(0, dtype=np.int64)
 
     def _places(self, rows):
+        n_before = len(self.classes_)
         labels, first = np.unique(rows.y, return_index=True)
+        # Each class three times: where most labels come once, scikit-learn warns.
+        if type_of_target(np.tile(labels, 3), input_name="y").startswith("continuous"):
+            raise ValueError(
+                "y holds continuous numbers, such as the targets of a regression, and no classes "
+                f"over which a reservoir can be balanced: {self._unbalanced} takes them."
+            )
         # Labels come in the order of arrival, which does not depend on how the stream is cut.
         labels = labels[np.argsort(first)]
-        begun = len(self.classes_) > 0
+        begun = n_before > 0
         new = labels[~np.isin(labels, self.classes_)] if begun else labels
         self.classes_ = np.concatenate([self.classes_, new]) if begun else new
+        if n_before <= self._n_places < len(self.classes_):
+            warn(
+                f"y holds {len(self.classes_)} classes so far for {self._n_places} places: each "
+                "new class drives out an older one, so that the newest rows are held. More places "
+                f"hold a row of each class; {self._unbalanced} takes the targets of a regression."
+            )
         self._seen = np.concatenate([self._seen, np.zeros(len(new), dtype=np.int64)])
         self._full = np.concatenate([self._full, np.zeros(len(new), dtype=bool)])
         more = min(self._n_places - len(self._code), len(rows))
@@ -208,7 +225,7 @@ class ReservoirCoreset(ClassBalancedReservoir):
     size : int, default=100
         Rows of the coreset.
     n_held : int or None, default=None
-        Rows of the reservoir, None for ten times `size`.
+        Rows of the reservoir, at least `size`; None for ten times `size`.
     balanced : bool, default=True
         Whether the reservoir is balanced over the classes of y. False for the targets of a
         regression.
@@ -237,6 +254,8 @@ class ReservoirCoreset(ClassBalancedReservoir):
     n_held: Count | None = None
     balanced: bool = True
 
+    _unbalanced = "balanced=False"
+
     @property
     def _accepts(self):
         accepts = accepts_of(self.selector)
@@ -244,6 +263,11 @@ class ReservoirCoreset(ClassBalancedReservoir):
 
     def _start(self):
         super()._start()
+        if self.n_held is not None and self.n_held < self.size:
+            raise ValueError(
+                f"n_held must be at least size, got n_held={self.n_held} for size={self.size}: "
+                "the rows of the coreset are chosen from those held."
+            )
         self._n_places = 10 * self.size if self.n_held is None else self.n_held
 
     def _places(self, rows):
