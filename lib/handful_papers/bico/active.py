@@ -9,7 +9,7 @@ from handful.active.loop import ActiveLoop
 
 from handful_papers.bico.active_data import features, recordings
 
-TRAININGS = ("supervised", "supervised augmented", "mixmatch")
+TRAININGS = ("supervised", "supervised augmented", "mixmatch", "mixmatch aligned")
 METHODS_SHOWN = ("uniform", "max-entropy", "kcenter", "consistency", "badge", "bico")
 # Augmentations over which predictions are averaged and compared.
 ENTROPY_VARIANTS = 2
@@ -32,7 +32,8 @@ def train(
     ----------
     data : Recordings
     labelled, labels : int arrays, rows of the pool and their classes
-    training : "supervised" (as they are), "supervised augmented" or "mixmatch"
+    training : "supervised" (as they are), "supervised augmented", "mixmatch", or "mixmatch
+        aligned", which is "mixmatch" with its option `align`
     seed : int
     options : of `MixMatch`; what `SupervisedNetwork` does not know is left out for it
 
@@ -44,7 +45,9 @@ def train(
 
     if training not in TRAININGS:
         raise ValueError(f"training must be one of {TRAININGS}, got {training!r}.")
-    kind = MixMatch if training == "mixmatch" else SupervisedNetwork
+    kind = SupervisedNetwork if training.startswith("supervised") else MixMatch
+    if training == "mixmatch aligned":
+        options = options | {"align": True}
     known = kind.__dataclass_fields__
     own = {name: value for name, value in options.items() if name in known}
     model = kind(**own, random_state=seed)
