@@ -446,7 +446,7 @@ class MatchedCoreset(Selector):
         problem = self._problem()
         y = "optional"
         if getattr(problem, "needs_y", not callable(self.problem)):
-            y = "classes" if getattr(problem, "classifies", False) else "targets"
+            y = "two classes" if getattr(problem, "classifies", False) else "targets"
         dtypes = (np.float64, np.int64) if callable(self.problem) else (np.float64,)
         return Accepts(y, sparse=self._may_have_groups, dtypes=dtypes)
 
@@ -475,6 +475,15 @@ class MatchedCoreset(Selector):
         check_magnitude(X, "X", np.float64)
         # One layout, one rounding.
         return np.ascontiguousarray(X), y, weights
+
+    def _select_one_class(self, X, sample_weight, rng):
+        # What such rows say of a model hangs on the classes beside theirs.
+        warn(
+            f"a part of {X.shape[0]} rows has one class only: its rows are drawn by weight and not "
+            "matched, so that sums over them are kept on average only. In a stream take a "
+            "larger leaf_size, or a ReservoirCoreset."
+        )
+        return super()._select_one_class(X, sample_weight, rng)
 
     def _in_a_stream(self):
         for option in ("folds", "remainder"):
