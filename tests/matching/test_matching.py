@@ -1,6 +1,7 @@
 """Exact handfuls: sums that are kept, posteriors that are those of all rows, a check that says when
 they are not."""
 
+import re
 import warnings
 from itertools import pairwise
 
@@ -1266,6 +1267,36 @@ def test_the_path_says_where_it_hardly_pays():
     X, y = load_iris(return_X_y=True)
     with pytest.warns(UserWarning, match=r"it hardly pays: \d+ of 30 rows are kept, for 46 sums"):
         MatchedCoreset(Logistic(l2=1e-2)).fit(X[::5], y[::5])
+
+
+@pytest.mark.parametrize(
+    ("options", "ways"),
+    [
+        ({}, "fewer columns of X or fewer penalties (penalties=[l2]); BilevelCoreset"),
+        ({"penalties": [0.1]}, "fewer columns of X; BilevelCoreset"),
+        ({"problem": LeastSquares()}, "fewer columns of X; BilevelCoreset"),
+        ({"problem": LeastSquares(), "at": "posterior"}, "fewer columns of X; else sample on all"),
+        (
+            {"folds": 3},
+            "fewer columns of X or fewer folds or a narrower range of penalties; else tune on all",
+        ),
+        ({"folds": 2, "penalties": [0.1]}, "fewer columns of X; else tune on all rows"),
+    ],
+    ids=str,
+)
+def test_where_it_hardly_pays_nothing_is_advised_that_was_done(options, ways):
+    X, eta, rng = linear_data(n=30, d=10)
+    y = rng.random(30) < expit(eta)
+    with pytest.warns(UserWarning, match=re.escape(f"For fewer rows take {ways}")):
+        MatchedCoreset(**options).fit(X, y)
+
+
+@pytest.mark.parametrize(("penalties", "ways"), [(None, " or fewer penalties"), ([0.1], ", or Bi")])
+def test_a_size_below_the_sums_names_what_asks_for_fewer(penalties, ways):
+    X, eta, rng = linear_data(n=60, d=10)
+    y = rng.random(60) < expit(eta)
+    with pytest.raises(ValueError, match=f"got size=5: take more rows, fewer columns of X{ways}"):
+        MatchedCoreset(penalties=penalties, size=5).fit(X, y)
 
 
 def test_the_headline_claims_no_more_than_was_tested():

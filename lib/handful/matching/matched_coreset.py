@@ -623,12 +623,29 @@ class MatchedCoreset(Selector):
 
     def _warn_of_many(self, rows, m):
         n = rows.n_present
-        if self.size is None and m > MAX_ROW_SHARE * n:
-            warn(
-                f"it hardly pays: {m} of {n} rows are kept, for {self.n_equations_} sums. Fewer "
-                "penalties (penalties=[l2]) need fewer rows; BilevelCoreset takes as few as you "
-                "say."
-            )
+        if self.size is not None or m <= MAX_ROW_SHARE * n:
+            return
+        instead = "BilevelCoreset takes as few as you say"
+        if self._at == "posterior":
+            instead = "else sample on all rows"
+        elif self.folds is not None:
+            instead = "else tune on all rows"
+        warn(
+            f"it hardly pays: {m} of {n} rows are kept, for {self.n_equations_} sums. For fewer "
+            f"rows take {self._fewer_sums(rows)}; {instead}."
+        )
+
+    def _fewer_sums(self, rows):
+        """What asks for fewer sums, in words, but what was done already."""
+        ways = ["fewer columns of X"]
+        if rows.n_folds > 2:
+            ways.append("fewer folds")
+        at_penalties = self._at == "path" and self.parameters_ is not None
+        if at_penalties and len(self._penalties()) > 1:
+            of_one_path = self.folds is None
+            fewer = "fewer penalties (penalties=[l2])"
+            ways.append(fewer if of_one_path else "a narrower range of penalties")
+        return " or ".join(ways)
 
     def _grouped(self, X, y, sample_weight, rng):
         """X as the other ways take it, and None; or X, and the rows of a model with groups, where
@@ -1049,9 +1066,8 @@ class MatchedCoreset(Selector):
         if exactly or n_equations > MAX_PURSUIT_EQUATIONS:
             raise ValueError(
                 f"size must be at least {needed} to keep these {n_equations} sums exactly, got "
-                f"size={size}: take more "
-                "rows or fewer penalties (penalties=[l2]), or BilevelCoreset, which makes the most "
-                "of so few."
+                f"size={size}: take more rows, {self._fewer_sums(rows)}, or BilevelCoreset, which "
+                "makes the most of so few."
             )
         places, weights, _ = rows.match(n_each, PURSUIT_PARTS, equations, *args)
         kept = rows.restricted(places, weights)
