@@ -1299,6 +1299,21 @@ def test_a_size_below_the_sums_names_what_asks_for_fewer(penalties, ways):
         MatchedCoreset(penalties=penalties, size=5).fit(X, y)
 
 
+def test_rows_of_a_path_that_are_refused_for_draws_name_the_posterior():
+    X, eta, rng = linear_data(n=400, d=2)
+    y = rng.random(400) < expit(eta)
+    draws = 5 * rng.normal(size=(300, 3))
+    said = "along a path of penalties.*at='posterior'"
+    rows = MatchedCoreset(at="path").fit(X, y)
+    with pytest.warns(UserWarning, match=said):
+        assert rows.check(draws, X, y).verdict == "refuse"
+    # Products of columns say all of least squares, at any parameters.
+    rows = MatchedCoreset(LeastSquares(), at="path").fit(X, y)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", said)
+        assert rows.check(draws, X, y).verdict == "use the draws"
+
+
 def test_the_headline_claims_no_more_than_was_tested():
     """Log weights say nothing of the draws; too few are told with the number that is needed."""
     report = check_log_weights(np.zeros(500))

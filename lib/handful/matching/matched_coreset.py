@@ -329,6 +329,11 @@ class MatchedCoreset(Selector):
         with one_blas_thread():
             with np.errstate(invalid="ignore"):
                 report = check_log_weights(rows.sums(theta) - few.sums(theta))
+            if self._at == "path" and report.verdict == "refuse":
+                warn(
+                    "these rows were matched along a path of penalties, and not at the posterior, "
+                    "where draws are: choose rows by MatchedCoreset(..., at='posterior')."
+                )
             if prior is None and self._at != "posterior":
                 return report.with_draws(None, "give check the prior of the draws")
             if self._jumps:
