@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import pkgutil
+import re
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from typing import get_type_hints
@@ -12,7 +13,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from handful import BilevelCoreset, LeastSquares, Logistic, UniformCoreset
+from handful import (
+    BilevelCoreset,
+    LeastSquares,
+    Logistic,
+    MatchedCoreset,
+    SVMCoreset,
+    UniformCoreset,
+)
 from handful.active.acquisition import Acquisition
 from handful.bilevel.strategy import Strategy
 from handful.checks import (
@@ -34,6 +42,7 @@ from handful.options import check_option
 from handful.proxies import RBF
 from handful.proxies.kernels import Kernel
 from handful.sampling.sampler import Sampler
+from handful.svm import LinearSVM
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 
@@ -210,13 +219,36 @@ def test_a_bad_sample_weight_is_named(weights, message):
         check_sample_weight(weights, 3)
 
 
-def test_float_targets_are_told_of_least_squares():
+@pytest.mark.parametrize(
+    ("selector", "way_out"),
+    [
+        (BilevelCoreset(size=5), "the problem LeastSquares("),
+        (MatchedCoreset(), "the problem LeastSquares("),
+        (SVMCoreset(size=5), "BilevelCoreset(LeastSquares("),
+    ],
+    ids=str,
+)
+def test_float_targets_are_told_of_least_squares(selector, way_out):
     targets = np.random.default_rng(0).normal(size=30)
-    with pytest.raises(
-        ValueError, match=r"^Unknown label type: continuous\. .* BilevelCoreset\(LeastSquares\("
-    ):
-        BilevelCoreset(size=5).fit(X, targets)
+    said = rf"^Unknown label type: continuous\. .* there is {re.escape(way_out)}"
+    with pytest.raises(ValueError, match=said):
+        selector.fit(X, targets)
     assert len(BilevelCoreset(LeastSquares(), size=5).fit(X, targets).indices_) == 5
+
+
+@pytest.mark.parametrize(
+    ("selector", "wanted"),
+    [
+        (BilevelCoreset(size=5), "at least 2 classes"),
+        (MatchedCoreset(), "at least 2 classes"),
+        (LinearSVM(), "at least 2 classes"),
+        (SVMCoreset(size=5), "exactly 2 classes"),
+    ],
+    ids=str,
+)
+def test_one_class_is_told_how_many_there_may_be(selector, wanted):
+    with pytest.raises(ValueError, match=f"one class only: .* needs {wanted}, got 1 class"):
+        selector.fit(X, np.zeros(30))
 
 
 @pytest.mark.parametrize(("dtype", "limit"), [(np.float32, 4e9), (np.float64, 1e77)])

@@ -542,7 +542,7 @@ def check_size(size, n_available, n, *, repeats=False, name="size"):
         )
 
 
-def signed_labels(y, model, *, several=False):
+def signed_labels(y, model, *, several=False, of_targets="BilevelCoreset(LeastSquares(...))"):
     """The two classes of `y`, sorted, and `y` as float64 -1 (first class) and +1 (second).
 
     Parameters
@@ -551,6 +551,7 @@ def signed_labels(y, model, *, several=False):
     model : str, what needs two classes, for the message: "an SVM"
     several : bool; k > 2 classes are fine, too: then the signs have shape (k, n), +1 where the row
         is of the class
+    of_targets : str, what takes the targets of a regression, for the message
 
     Raises
     ------
@@ -561,8 +562,7 @@ def signed_labels(y, model, *, several=False):
     if kind.startswith("continuous"):
         raise ValueError(
             f"Unknown label type: {kind}. {model} needs y to hold classes; for the targets of a "
-            "regression there is "
-            "BilevelCoreset(LeastSquares(...))."
+            f"regression there is {of_targets}."
         )
     classes, codes = np.unique(y, return_inverse=True)
     if several and len(classes) > 2:
@@ -574,8 +574,9 @@ def signed_labels(y, model, *, several=False):
             if len(classes) == 1
             else "Only binary classification is supported"
         )
+        wanted = "at least" if several else "exactly"
         raise ValueError(
-            f"{few}: {model} needs exactly 2 classes, got {len(classes)} class(es): {shown}."
+            f"{few}: {model} needs {wanted} 2 classes, got {len(classes)} class(es): {shown}."
         )
     return classes, 2.0 * codes - 1.0
 

@@ -184,7 +184,9 @@ class Logistic(LinearProblem):
             targets = soft_targets(y)
             return targets[:, 1:] if targets.shape[1] == 2 else targets
         if type_of_target(y) != "multiclass":
-            _, signs = signed_labels(y, "logistic regression")
+            _, signs = signed_labels(
+                y, "logistic regression", several=True, of_targets="the problem LeastSquares(...)"
+            )
             return 0.5 + 0.5 * signs[:, None]
         classes, codes = np.unique(y, return_inverse=True)
         n = len(y)
