@@ -111,14 +111,19 @@ class Likelihood:
         given = [theta, X[asked]]
         if y is not None:
             given.append(y[asked])
-        out = as_array(self.function(*given))
-        has_shape = out.shape == (len(theta), n_asked)
-        if not has_shape or out.dtype != np.float64:
+        answer = self.function(*given)
+        out = as_array(answer)
+        wanted = len(theta), n_asked
+        if out.shape != wanted:
             raise ValueError(
-                f"the log-likelihood must be float64 of shape (parameters, rows) = ({len(theta)}, "
-                f"{n_asked}), got {out.dtype} of shape {out.shape}; JAX needs "
-                "jax.config.update('jax_enable_x64', True)."
+                f"the log-likelihood must have the shape (parameters, rows) = {wanted} for "
+                f"parameters of shape {theta.shape} and X of shape {given[1].shape}, got "
+                f"{type(answer).__name__} of shape {out.shape}."
             )
+        if out.dtype != np.float64:
+            is_of_jax = type(answer).__module__.startswith("jax")
+            need = "; JAX needs jax.config.update('jax_enable_x64', True)" if is_of_jax else ""
+            raise ValueError(f"the log-likelihood must be float64, got {out.dtype}{need}.")
         return out[:, :k].T
 
     def sums(self, theta, X, y, w):
