@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from handful import MatchedCoreset
-from handful.models import GaussianMixture, Joint, Logistic, Network, Poisson, Problem
+from handful import Logistic, MatchedCoreset
+from handful.models import GaussianMixture, Joint, Network, Poisson, Problem
 from scipy.special import log_softmax, softmax
+from sklearn.linear_model import LogisticRegression, Ridge
 
 N = 500
 
@@ -235,3 +236,23 @@ def test_only_jax_is_told_what_jax_needs():
 
     with pytest.raises(ValueError, match=r"got float32; JAX needs .*jax_enable_x64"):
         MatchedCoreset(by_jax, at=np.zeros((3, 2))).fit(np.ones((9, 2)), np.ones(9))
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        (
+            LogisticRegression(),
+            r"got LogisticRegression\(\): .* give Logistic\(l2=1 / \(C \* n\)\)",
+        ),
+        (LogisticRegression, r"give Logistic\(l2=1 / \(C \* n\)\), of n rows\.$"),
+        (Ridge(), r"give LeastSquares\(l2=alpha / n\), of n rows\.$"),
+        (Logistic, r"got <class .*>: give Logistic\(\.\.\.\)\.$"),
+        ("logistic", "got 'logistic'\\.$"),
+        (np.ones((10, 300)), r"got array\(.*; of an array .*, recombine chooses rows\.$"),
+    ],
+    ids=["estimator", "its class", "ridge", "class", "word", "array"],
+)
+def test_what_is_no_problem_is_told_what_to_give(problem, message):
+    with pytest.raises(TypeError, match=message):
+        MatchedCoreset(problem).fit(np.ones((9, 2)), np.arange(9) % 2)

@@ -7,6 +7,7 @@ equations have a row for each row. `handful.models.newton` says what an expansio
 
 from copy import copy
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import Any, Self
 
 import numpy as np
@@ -29,6 +30,13 @@ LEAST_ROWS = 256
 START_ROWS = 4096
 # Curvatures of rows are differences of gradients so far apart, in units of a parameter.
 STEP = 1e-4
+# The problems that estimators of scikit-learn solve, on n rows.
+OF_TRAINERS = {
+    "LogisticRegression": "Logistic(l2=1 / (C * n)), of n rows",
+    "Ridge": "LeastSquares(l2=alpha / n), of n rows",
+    "LinearRegression": "LeastSquares(l2=...)",
+    "PoissonRegressor": "Poisson(l2=alpha)",
+}
 
 
 @dataclass(frozen=True)
@@ -668,7 +676,20 @@ def likelihood(problem, y, classes=None):
     if not callable(problem) or isinstance(problem, type):
         raise TypeError(
             "problem must be Logistic(), LeastSquares(), Poisson() or another Problem, or a "
-            f"function of (parameters, X, y) that gives log-likelihoods, got {problem!r}; of an "
-            "array of these, recombine chooses rows."
+            "function of (parameters, X, y) that gives log-likelihoods, got "
+            f"{shorten(repr(problem), 80)}{_in_place_of(problem)}."
         )
     return Likelihood(problem), y
+
+
+def _in_place_of(thing):
+    """What to give in place of what is no problem, where that is known: the end of a sentence."""
+    if isinstance(thing, type) and issubclass(thing, Problem):
+        return f": give {thing.__name__}(...)"
+    if hasattr(thing, "fit"):
+        kind = thing if isinstance(thing, type) else type(thing)
+        problem = OF_TRAINERS.get(kind.__name__)
+        return f": in place of the estimator give {problem}" if problem else ""
+    if hasattr(thing, "shape"):
+        return "; of an array of log-likelihoods, recombine chooses rows"
+    return ""
