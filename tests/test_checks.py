@@ -35,7 +35,7 @@ from handful.checks import (
 from handful.continual import ReplayBuffer
 from handful.dictionary import MeasurementSelector
 from handful.dictionary.recovery import Recovery
-from handful.models import Network, Problem
+from handful.models import Network, Poisson, Problem
 from handful.models.inverse import InverseHessian
 from handful.models.network import TrainConfig
 from handful.options import check_option
@@ -234,6 +234,20 @@ def test_float_targets_are_told_of_least_squares(selector, way_out):
     with pytest.raises(ValueError, match=said):
         selector.fit(X, targets)
     assert len(BilevelCoreset(LeastSquares(), size=5).fit(X, targets).indices_) == 5
+
+
+@pytest.mark.parametrize("problem", [LeastSquares(), Poisson()], ids=str)
+@pytest.mark.parametrize("dtype", [object, str])
+def test_words_in_place_of_targets_are_told_of_logistic(problem, dtype):
+    words = np.where(y, "yes", "no").astype(dtype)
+    said = r"^y must hold numbers, got words, such as 'no': .* Logistic\(\.\.\.\)\.$"
+    for selector in (BilevelCoreset(problem, size=5), MatchedCoreset(problem)):
+        with pytest.raises(ValueError, match=said):
+            selector.fit(X, words)
+    with pytest.raises(
+        ValueError, match=r"^penalties must hold numbers, got words, such as 'a'\.$"
+    ):
+        MatchedCoreset(penalties=["a", "b"]).fit(X, y)
 
 
 @pytest.mark.parametrize(

@@ -424,7 +424,7 @@ def check_rows(X, name="X", *, accept_sparse=False):
     return X
 
 
-def check_vector(values, name, n=None, *, least=None):
+def check_vector(values, name, n=None, *, least=None, of_words=""):
     """`values` as a float64 array, shape (n,), or ValueError.
 
     Parameters
@@ -433,6 +433,7 @@ def check_vector(values, name, n=None, *, least=None):
     name : str
     n : int, the length; None for any but 0
     least : number, below which no entry may be, or None
+    of_words : str, ends the message for words: the way out
     """
     check_in_memory(name, values)
     values = readable(values)
@@ -441,7 +442,16 @@ def check_vector(values, name, n=None, *, least=None):
         raise ValueError(
             f"{name} must hold real numbers, shape {wanted}, got shape {np.shape(values)}."
         )
-    out = check_array(values, ensure_2d=False, dtype=np.float64, input_name=name)
+    try:
+        out = check_array(values, ensure_2d=False, dtype=np.float64, input_name=name)
+    except (ValueError, TypeError) as error:
+        words = [value for value in np.asarray(values, dtype=object) if _is_word(value)]
+        if not words:
+            raise
+        why = of_words and f": {of_words}"
+        raise ValueError(
+            f"{name} must hold numbers, got words, such as {str(words[0])!r}{why}."
+        ) from error
     if least is not None and out.min() < least:
         raise ValueError(
             f"{name} must hold finite numbers of at least {least}, got {out.min():.3g}."
