@@ -6,6 +6,7 @@ import warnings
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 from handful import LeastSquares, Logistic, MatchedCoreset, MergeReduce
 from handful.blocks import Blocks
@@ -1297,6 +1298,27 @@ def test_a_size_below_the_sums_names_what_asks_for_fewer(penalties, ways):
     y = rng.random(60) < expit(eta)
     with pytest.raises(ValueError, match=f"got size=5: take more rows, fewer columns of X{ways}"):
         MatchedCoreset(penalties=penalties, size=5).fit(X, y)
+
+
+def test_arguments_of_a_check_in_another_order_are_told_the_order():
+    X, eta, rng = linear_data(n=300, d=2)
+    y = rng.random(300) < expit(eta)
+    rows = MatchedCoreset(folds=3).fit(X, y)
+    draws = rows.parameters_[0] + 0.01 * rng.normal(size=(200, 3))
+    model = Logistic().estimator(300)
+    orders = [
+        (rows.check, "check(draws, X, y)", (X, y, draws)),
+        (rows.check, "check(draws, X, y)", (X, draws, y)),
+        (rows.check, "check(draws, X, y)", (draws, y, X)),
+        (rows.check, "check(draws, X, y)", (X, y)),
+        (rows.log_likelihood, "log_likelihood(draws, X, y)", (pd.DataFrame(X), y, draws)),
+        (rows.check_model, "check_model(model, X, y)", (X, y, model)),
+        (rows.check_model, "check_model(model, X, y)", (X, model, y)),
+    ]
+    for function, call, arguments in orders:
+        with pytest.raises(ValueError, match=re.escape(f"the order of the arguments is {call}; ")):
+            function(*arguments)
+    assert rows.log_likelihood(draws, X[:5], y[:5]).shape == (200, 5)
 
 
 def test_rows_of_a_path_that_are_refused_for_draws_name_the_posterior():

@@ -287,6 +287,7 @@ class MatchedCoreset(Selector):
     def log_likelihood(self, draws: Any, X: Table, y: Table = None) -> np.ndarray:
         """Log-likelihoods, shape (S, n), of draws (S, p) at any rows, as ArviZ takes them for
         leave-one-out."""
+        self._check_order("log_likelihood(draws, X, y)", draws, X, y)
         return self._given(X, y, None).values(stacked(draws)).T
 
     def check(
@@ -323,6 +324,7 @@ class MatchedCoreset(Selector):
             than `fit` got
         """
         check_is_fitted(self, "indices_")
+        self._check_order("check(draws, X, y)", draws, X, y)
         theta = stacked(draws)
         rows = self._given(X, y, sample_weight)
         few = self._chosen(rows)
@@ -404,6 +406,7 @@ class MatchedCoreset(Selector):
             without `folds`, and for a model that leaves no `coef_` of the problem's shape
         """
         check_is_fitted(self, "indices_")
+        self._check_order("check_model(model, X, y)", model, X, y)
         if self.folds is None:
             raise ValueError("check_model must have folds: MatchedCoreset(..., folds=5).fit(X, y).")
         X_few, y_few, w, _ = self.take(X, y)
@@ -422,6 +425,23 @@ class MatchedCoreset(Selector):
         with one_blas_thread():
             models = rows.model.inner(np.array(found))[None]
             return curve_reports(rows, sample_of(rows), few, models)[0]
+
+    def _check_order(self, call, first, X, y):
+        """ValueError where X is no table of the fit's columns, and an argument beside it is that
+        of the fit."""
+        if is_blocks(X, y):
+            return
+        shapes = [
+            np.shape(given) if isinstance(given, list | tuple) or hasattr(given, "shape") else ()
+            for given in (first, X, y)
+        ]
+        of_fit = getattr(self, "n_samples_fit_", None), getattr(self, "n_features_in_", None)
+        has_columns = shapes[1][1:] == of_fit[1:]
+        if of_fit in shapes and not has_columns:
+            raise ValueError(
+                f"the order of the arguments is {call}; got shapes {', '.join(map(str, shapes))}, "
+                f"and fit saw an X of shape {of_fit}."
+            )
 
     def _parameters_of(self, trained, rows):
         wanted = rows.model.n_outputs, rows.blocks.d
