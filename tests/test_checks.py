@@ -236,6 +236,25 @@ def test_float_targets_are_told_of_least_squares(selector, way_out):
     assert len(BilevelCoreset(LeastSquares(), size=5).fit(X, targets).indices_) == 5
 
 
+@pytest.mark.parametrize(
+    ("selector", "column"),
+    [
+        (UniformCoreset(5), X[:, 0]),
+        (BilevelCoreset(size=5), X[:, 0]),
+        (BilevelCoreset(size=5), X[:, 0].tolist()),
+        (BilevelCoreset(size=5), torch.as_tensor(X[:, 0])),
+    ],
+    ids=["unread", "array", "list", "tensor"],
+)
+def test_what_is_no_table_is_told_by_its_shape_and_not_printed(selector, column):
+    said = r"^Expected 2D array, got 1D array instead: X has shape \(30,\)\.\nReshape your data "
+    with pytest.raises(ValueError, match=said) as refused:
+        selector.fit(column, y)
+    assert "array=" not in str(refused.value)
+    # A traceback has no other message, either.
+    assert refused.value.__suppress_context__
+
+
 @pytest.mark.parametrize("problem", [LeastSquares(), Poisson()], ids=str)
 @pytest.mark.parametrize("dtype", [object, str])
 def test_words_in_place_of_targets_are_told_of_logistic(problem, dtype):

@@ -162,7 +162,7 @@ def check_array(array, **rules):
     """As `sklearn.utils.check_array`, of an array made `readable`."""
     if rules.get("ensure_2d", True):
         check_no_words(array, rules.get("input_name") or "X")
-    with words_named(array, rules.get("input_name") or "X"):
+    with faults_named(array, rules.get("input_name") or "X"):
         return validation.check_array(readable(array), **rules)
 
 
@@ -174,7 +174,7 @@ def validate_data(estimator, X="no_validation", y="no_validation", **rules):
         check_labels(y, several=rules.get("multi_output", False), of=estimator)
     if not rules.get("skip_check_array", False):
         check_no_words(X)
-    with words_named(X):
+    with faults_named(X):
         return validation.validate_data(estimator, readable(X), y, **rules)
 
 
@@ -183,7 +183,7 @@ def check_X_y(X, y, name="y", **rules):
     under a name."""
     y = readable(y)
     check_labels(y, name)
-    with words_named(X):
+    with faults_named(X):
         return validation.check_X_y(readable(X), y, **rules)
 
 
@@ -252,6 +252,22 @@ def words_named(X, name="X"):
             f"{'holds' if one else 'hold'} words: encode them as numbers, for example by "
             f"scikit-learn's {encoder} in a ColumnTransformer."
         ) from error
+
+
+@contextmanager
+def faults_named(X, name="X"):
+    """Context of scikit-learn's check of rows, in which a ValueError names also the columns of
+    words and the shape of what is no table, without all that it holds."""
+    try:
+        with words_named(X, name):
+            yield
+    except ValueError as error:
+        said, _, rest = str(error).partition("\narray=")
+        if not rest:
+            raise
+        # What follows is all that X holds, and the way out.
+        _, way, way_out = rest.rpartition("\nReshape")
+        raise ValueError(f"{said} {name} has shape {tuple(np.shape(X))}.{way}{way_out}") from None
 
 
 @contextmanager
@@ -476,7 +492,8 @@ def checked_shape(X):
     kind = getattr(getattr(X, "dtype", None), "kind", "O")
     stand_in = np.zeros((), dtype=complex if kind == "c" else float)
     shape = (len(X), 1) if len(X.shape) == 1 and kind not in "biufc" else X.shape
-    validation.check_array(np.broadcast_to(stand_in, shape), allow_nd=True)
+    with faults_named(X):
+        validation.check_array(np.broadcast_to(stand_in, shape), allow_nd=True)
     return X
 
 
