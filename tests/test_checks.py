@@ -11,6 +11,7 @@ from typing import get_type_hints
 import handful
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from handful import (
@@ -28,6 +29,7 @@ from handful.checks import (
     check_integer,
     check_magnitude,
     check_number,
+    check_rows,
     check_sample_weight,
     check_size,
     training_named,
@@ -43,6 +45,7 @@ from handful.proxies import RBF
 from handful.proxies.kernels import Kernel
 from handful.sampling.sampler import Sampler
 from handful.svm import LinearSVM
+from scipy.sparse import csc_array
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 
@@ -253,6 +256,46 @@ def test_what_is_no_table_is_told_by_its_shape_and_not_printed(selector, column)
     assert "array=" not in str(refused.value)
     # A traceback has no other message, either.
     assert refused.value.__suppress_context__
+
+
+def with_gaps(gap):
+    rows = X.copy()
+    rows[[4, 4, 9], [1, 2, 0]] = gap
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "where"),
+    [
+        (with_gaps(np.nan), "NaN: 2 of 30 rows, the first at row 4 of column 1. Leave out"),
+        (pd.DataFrame(with_gaps(np.nan), columns=[*"abc"]), "row 4 of column 'b'. Leave out"),
+        (
+            pd.DataFrame(with_gaps(np.nan), columns=[*"abc"]).convert_dtypes(),
+            "NaN: 2 of 30 rows, the first at row 4 of column 'b'. Leave out",
+        ),
+        (
+            pa.table(dict(zip("abc", with_gaps(np.nan).T))),
+            "NaN: 2 of 30 rows, the first at row 4 of column 'b'. Leave out",
+        ),
+        (with_gaps(np.nan).tolist(), "NaN: 2 of 30 rows, the first at row 4 of column 1."),
+        (torch.as_tensor(with_gaps(np.nan)), "NaN: 2 of 30 rows, the first at row 4 of column 1."),
+        (csc_array(with_gaps(np.nan)), "NaN: 2 of 30 rows, the first at row 4 of column 1."),
+        (with_gaps(np.inf), "('float64'): 2 of 30 rows, the first at row 4 of column 1. Leave"),
+        (csc_array(with_gaps(-np.inf)), "2 of 30 rows, the first at row 4 of column 1. Leave"),
+    ],
+    ids=["array", "frame", "NA", "arrow", "list", "tensor", "sparse", "inf", "sparse -inf"],
+)
+def test_the_first_row_without_a_number_is_named(rows, where):
+    said = f"Input X contains .*{re.escape(where)}"
+    with pytest.raises(ValueError, match=said):
+        BilevelCoreset(size=5).fit(rows, y)
+    with pytest.raises(ValueError, match=said):
+        check_rows(rows, accept_sparse=True)
+
+
+def test_the_first_weight_without_a_number_is_named():
+    with pytest.raises(ValueError, match=r"sample_weight contains NaN: 1 of 30 rows, .* row 2"):
+        UniformCoreset(5).fit(X, sample_weight=np.where(np.arange(30) == 2, np.nan, 1.0))
 
 
 @pytest.mark.parametrize("problem", [LeastSquares(), Poisson()], ids=str)

@@ -257,17 +257,41 @@ def words_named(X, name="X"):
 @contextmanager
 def faults_named(X, name="X"):
     """Context of scikit-learn's check of rows, in which a ValueError names also the columns of
-    words and the shape of what is no table, without all that it holds."""
+    words, the first entry that is NaN or infinite, and the shape of what is no table, without all
+    that it holds."""
     try:
         with words_named(X, name):
             yield
     except ValueError as error:
-        said, _, rest = str(error).partition("\narray=")
-        if not rest:
+        said = str(error)
+        told = ""
+        if said.startswith((f"Input {name} contains", "Input contains")):
+            told = _of_gaps(X, said.partition("\n")[0].rstrip("."))
+        elif "\narray=" in said:
+            # What follows is all that X holds, and the way out.
+            said, _, rest = said.partition("\narray=")
+            way_out = rest[rest.rindex("\nReshape") :]
+            told = f"{said} {name} has shape {tuple(np.shape(X))}.{way_out}"
+        if not told:
             raise
-        # What follows is all that X holds, and the way out.
-        _, way, way_out = rest.rpartition("\nReshape")
-        raise ValueError(f"{said} {name} has shape {tuple(np.shape(X))}.{way}{way_out}") from None
+        raise ValueError(told) from None
+
+
+def _of_gaps(X, said):
+    """What is said of entries that are NaN or infinite, and where the first is; "" where they are
+    not found."""
+    is_nan = "NaN" in said
+    entries = X.tocoo() if sparse.issparse(X) else as_array(X)
+    values = entries.data if sparse.issparse(X) else entries
+    gone = missing(values) if is_nan else np.isinf(values.astype(np.float64))
+    if not gone.any() or np.ndim(entries) > 2:
+        return ""
+    places = np.argwhere(gone)
+    if sparse.issparse(X):
+        rows_and_columns = np.column_stack([entries.row, entries.col])
+        places = np.unique(rows_and_columns[places[:, 0]], axis=0)
+    filled = ", or fill them in, for example by scikit-learn's SimpleImputer()" if is_nan else ""
+    return f"{said}: {_first_of(places, entries.shape[0], X)}. Leave out such rows{filled}."
 
 
 @contextmanager
@@ -404,24 +428,30 @@ def check_labels(y, name="y", *, several=True, of=None):
             "ReservoirCoreset with balanced=False."
         )
     if gone.any():
-        row, *place = np.argwhere(gone)[0]
-        columns = getattr(y, "columns", None)
-        column = (
-            getattr(y, "name", None)
-            if not place
-            else place[0]
-            if columns is None
-            else columns[place[0]]
-        )
-        column = column.item() if isinstance(column, np.generic) else column
-        where = "" if column is None else f" of column {column!r}"
-        n_gone = np.count_nonzero(gone.reshape(len(gone), -1).any(axis=1))
+        found = _first_of(np.argwhere(gone), len(gone), y)
         raise ValueError(
-            f"{name} has missing labels: {n_gone} of {len(gone)} rows, the first at row "
-            f"{row}{where}. Leave out these "
-            "rows, of X too, or fill in what is missing; selectors that do not look at y need no "
-            "labels."
+            f"{name} has missing labels: {found}. Leave out these rows, of X too, or fill in what "
+            "is missing; selectors that do not look at y need no labels."
         )
+
+
+def _first_of(places, n, values):
+    """How many of n rows of values have some entries, and where the first is, of their places:
+    shape (k, 1) or (k, 2), in order."""
+    row, *place = places[0]
+    # The columns of arrow are not their names.
+    columns = getattr(values, "column_names", getattr(values, "columns", None))
+    column = (
+        getattr(values, "name", None)
+        if not place
+        else place[0]
+        if columns is None
+        else columns[place[0]]
+    )
+    column = column.item() if isinstance(column, np.generic) else column
+    where = "" if column is None else f" of column {column!r}"
+    n_rows = len(np.unique(places[:, 0]))
+    return f"{n_rows} of {n} rows, the first at row {row}{where}"
 
 
 def check_rows(X, name="X", *, accept_sparse=False):
