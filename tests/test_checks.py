@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import pkgutil
+import re
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from typing import get_type_hints
@@ -12,14 +13,23 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from handful import BilevelCoreset, LeastSquares, Logistic, UniformCoreset
+from handful import (
+    BilevelCoreset,
+    LeastSquares,
+    Logistic,
+    MatchedCoreset,
+    SVMCoreset,
+    UniformCoreset,
+)
 from handful.active.acquisition import Acquisition
 from handful.bilevel.strategy import Strategy
 from handful.checks import (
     as_generator,
     check_integer,
+    check_labels,
     check_magnitude,
     check_number,
+    check_rows,
     check_sample_weight,
     check_size,
     training_named,
@@ -27,13 +37,15 @@ from handful.checks import (
 from handful.continual import ReplayBuffer
 from handful.dictionary import MeasurementSelector
 from handful.dictionary.recovery import Recovery
-from handful.models import Network, Problem
+from handful.models import Network, Poisson, Problem
 from handful.models.inverse import InverseHessian
 from handful.models.network import TrainConfig
 from handful.options import check_option
 from handful.proxies import RBF
 from handful.proxies.kernels import Kernel
 from handful.sampling.sampler import Sampler
+from handful.svm import LinearSVM
+from scipy.sparse import csc_array
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 
@@ -210,13 +222,113 @@ def test_a_bad_sample_weight_is_named(weights, message):
         check_sample_weight(weights, 3)
 
 
-def test_float_targets_are_told_of_least_squares():
+@pytest.mark.parametrize(
+    ("selector", "way_out"),
+    [
+        (BilevelCoreset(size=5), "the problem LeastSquares("),
+        (MatchedCoreset(), "the problem LeastSquares("),
+        (SVMCoreset(size=5), "BilevelCoreset(LeastSquares("),
+    ],
+    ids=str,
+)
+def test_float_targets_are_told_of_least_squares(selector, way_out):
     targets = np.random.default_rng(0).normal(size=30)
-    with pytest.raises(
-        ValueError, match=r"^Unknown label type: continuous\. .* BilevelCoreset\(LeastSquares\("
-    ):
-        BilevelCoreset(size=5).fit(X, targets)
+    said = rf"^Unknown label type: continuous\. .* there is {re.escape(way_out)}"
+    with pytest.raises(ValueError, match=said):
+        selector.fit(X, targets)
     assert len(BilevelCoreset(LeastSquares(), size=5).fit(X, targets).indices_) == 5
+
+
+@pytest.mark.parametrize(
+    ("selector", "column"),
+    [
+        (UniformCoreset(5), X[:, 0]),
+        (BilevelCoreset(size=5), X[:, 0]),
+        (BilevelCoreset(size=5), X[:, 0].tolist()),
+        (BilevelCoreset(size=5), torch.as_tensor(X[:, 0])),
+    ],
+    ids=["unread", "array", "list", "tensor"],
+)
+def test_what_is_no_table_is_told_by_its_shape_and_not_printed(selector, column):
+    said = r"^Expected 2D array, got 1D array instead: X has shape \(30,\)\.\nReshape your data "
+    with pytest.raises(ValueError, match=said) as refused:
+        selector.fit(column, y)
+    assert "array=" not in str(refused.value)
+    # A traceback has no other message, either.
+    assert refused.value.__suppress_context__
+
+
+def with_gaps(gap):
+    rows = X.copy()
+    rows[[4, 4, 9], [1, 2, 0]] = gap
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "where"),
+    [
+        (with_gaps(np.nan), "NaN: 2 of 30 rows, the first at row 4 of column 1. Leave out"),
+        (pd.DataFrame(with_gaps(np.nan), columns=[*"abc"]), "row 4 of column 'b'. Leave out"),
+        (
+            pd.DataFrame(with_gaps(np.nan), columns=[*"abc"]).convert_dtypes(),
+            "NaN: 2 of 30 rows, the first at row 4 of column 'b'. Leave out",
+        ),
+        (with_gaps(np.nan).tolist(), "NaN: 2 of 30 rows, the first at row 4 of column 1."),
+        (torch.as_tensor(with_gaps(np.nan)), "NaN: 2 of 30 rows, the first at row 4 of column 1."),
+        (csc_array(with_gaps(np.nan)), "NaN: 2 of 30 rows, the first at row 4 of column 1."),
+        (with_gaps(np.inf), "('float64'): 2 of 30 rows, the first at row 4 of column 1. Leave"),
+        (csc_array(with_gaps(-np.inf)), "2 of 30 rows, the first at row 4 of column 1. Leave"),
+    ],
+    ids=["array", "frame", "NA", "list", "tensor", "sparse", "inf", "sparse -inf"],
+)
+def test_the_first_row_without_a_number_is_named(rows, where):
+    said = f"Input X contains .*{re.escape(where)}"
+    with pytest.raises(ValueError, match=said):
+        BilevelCoreset(size=5).fit(rows, y)
+    with pytest.raises(ValueError, match=said):
+        check_rows(rows, accept_sparse=True)
+
+
+def test_columns_of_arrow_are_named():
+    arrow = pytest.importorskip("pyarrow")
+    table = arrow.table(dict(zip("abc", with_gaps(np.nan).T)))
+    for refused in (lambda: BilevelCoreset(size=5).fit(table, y), lambda: check_labels(table)):
+        with pytest.raises(ValueError, match="2 of 30 rows, the first at row 4 of column 'b'"):
+            refused()
+
+
+def test_the_first_weight_without_a_number_is_named():
+    with pytest.raises(ValueError, match=r"sample_weight contains NaN: 1 of 30 rows, .* row 2"):
+        UniformCoreset(5).fit(X, sample_weight=np.where(np.arange(30) == 2, np.nan, 1.0))
+
+
+@pytest.mark.parametrize("problem", [LeastSquares(), Poisson()], ids=str)
+@pytest.mark.parametrize("dtype", [object, str])
+def test_words_in_place_of_targets_are_told_of_logistic(problem, dtype):
+    words = np.where(y, "yes", "no").astype(dtype)
+    said = r"^y must hold numbers, got words, such as 'no': .* Logistic\(\.\.\.\)\.$"
+    for selector in (BilevelCoreset(problem, size=5), MatchedCoreset(problem)):
+        with pytest.raises(ValueError, match=said):
+            selector.fit(X, words)
+    with pytest.raises(
+        ValueError, match=r"^penalties must hold numbers, got words, such as 'a'\.$"
+    ):
+        MatchedCoreset(penalties=["a", "b"]).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("selector", "wanted"),
+    [
+        (BilevelCoreset(size=5), "at least 2 classes"),
+        (MatchedCoreset(), "at least 2 classes"),
+        (LinearSVM(), "at least 2 classes"),
+        (SVMCoreset(size=5), "exactly 2 classes"),
+    ],
+    ids=str,
+)
+def test_one_class_is_told_how_many_there_may_be(selector, wanted):
+    with pytest.raises(ValueError, match=f"one class only: .* needs {wanted}, got 1 class"):
+        selector.fit(X, np.zeros(30))
 
 
 @pytest.mark.parametrize(("dtype", "limit"), [(np.float32, 4e9), (np.float64, 1e77)])

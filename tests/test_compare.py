@@ -93,6 +93,17 @@ def test_the_frame_is_tidy_and_the_lead_is_paired_by_seed():
     np.testing.assert_array_equal(axes[0].lines[3].get_ydata(), table.loc["far", "score"])
 
 
+def test_where_pandas_or_matplotlib_is_missing_the_extra_is_named(monkeypatch):
+    run = dict(sizes=[20], seeds=1, controls=False, verbose=False)
+    found = compare(KCenter(), LogisticRegression(), X, y, **run)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"plot needs matplotlib: .*'handful\[plot\]'"):
+        found.plot()
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r"needs pandas: pip install 'handful\[plot\]'"):
+        compare(KCenter(), LogisticRegression(), X, y)
+
+
 class Fails(LogisticRegression):
     """Raises `error` from the `after`-th fit of the process on, and warns in each before."""
 

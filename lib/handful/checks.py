@@ -162,7 +162,7 @@ def check_array(array, **rules):
     """As `sklearn.utils.check_array`, of an array made `readable`."""
     if rules.get("ensure_2d", True):
         check_no_words(array, rules.get("input_name") or "X")
-    with words_named(array, rules.get("input_name") or "X"):
+    with faults_named(array, rules.get("input_name") or "X"):
         return validation.check_array(readable(array), **rules)
 
 
@@ -174,7 +174,7 @@ def validate_data(estimator, X="no_validation", y="no_validation", **rules):
         check_labels(y, several=rules.get("multi_output", False), of=estimator)
     if not rules.get("skip_check_array", False):
         check_no_words(X)
-    with words_named(X):
+    with faults_named(X):
         return validation.validate_data(estimator, readable(X), y, **rules)
 
 
@@ -183,7 +183,7 @@ def check_X_y(X, y, name="y", **rules):
     under a name."""
     y = readable(y)
     check_labels(y, name)
-    with words_named(X):
+    with faults_named(X):
         return validation.check_X_y(readable(X), y, **rules)
 
 
@@ -252,6 +252,46 @@ def words_named(X, name="X"):
             f"{'holds' if one else 'hold'} words: encode them as numbers, for example by "
             f"scikit-learn's {encoder} in a ColumnTransformer."
         ) from error
+
+
+@contextmanager
+def faults_named(X, name="X"):
+    """Context of scikit-learn's check of rows, in which a ValueError names also the columns of
+    words, the first entry that is NaN or infinite, and the shape of what is no table, without all
+    that it holds."""
+    try:
+        with words_named(X, name):
+            yield
+    except ValueError as error:
+        said = str(error)
+        told = ""
+        if said.startswith((f"Input {name} contains", "Input contains")):
+            told = _of_gaps(X, said.partition("\n")[0].rstrip("."))
+        elif "\narray=" in said:
+            # What follows is all that X holds, and the way out.
+            said, _, rest = said.partition("\narray=")
+            way_out = rest[rest.rindex("\nReshape") :]
+            told = f"{said} {name} has shape {tuple(np.shape(X))}.{way_out}"
+        if not told:
+            raise
+        raise ValueError(told) from None
+
+
+def _of_gaps(X, said):
+    """What is said of entries that are NaN or infinite, and where the first is; "" where they are
+    not found."""
+    is_nan = "NaN" in said
+    entries = X.tocoo() if sparse.issparse(X) else as_array(X)
+    values = entries.data if sparse.issparse(X) else entries
+    gone = missing(values) if is_nan else np.isinf(values.astype(np.float64))
+    if not gone.any() or np.ndim(entries) > 2:
+        return ""
+    places = np.argwhere(gone)
+    if sparse.issparse(X):
+        rows_and_columns = np.column_stack([entries.row, entries.col])
+        places = np.unique(rows_and_columns[places[:, 0]], axis=0)
+    filled = ", or fill them in, for example by scikit-learn's SimpleImputer()" if is_nan else ""
+    return f"{said}: {_first_of(places, entries.shape[0], X)}. Leave out such rows{filled}."
 
 
 @contextmanager
@@ -388,24 +428,30 @@ def check_labels(y, name="y", *, several=True, of=None):
             "ReservoirCoreset with balanced=False."
         )
     if gone.any():
-        row, *place = np.argwhere(gone)[0]
-        columns = getattr(y, "columns", None)
-        column = (
-            getattr(y, "name", None)
-            if not place
-            else place[0]
-            if columns is None
-            else columns[place[0]]
-        )
-        column = column.item() if isinstance(column, np.generic) else column
-        where = "" if column is None else f" of column {column!r}"
-        n_gone = np.count_nonzero(gone.reshape(len(gone), -1).any(axis=1))
+        found = _first_of(np.argwhere(gone), len(gone), y)
         raise ValueError(
-            f"{name} has missing labels: {n_gone} of {len(gone)} rows, the first at row "
-            f"{row}{where}. Leave out these "
-            "rows, of X too, or fill in what is missing; selectors that do not look at y need no "
-            "labels."
+            f"{name} has missing labels: {found}. Leave out these rows, of X too, or fill in what "
+            "is missing; selectors that do not look at y need no labels."
         )
+
+
+def _first_of(places, n, values):
+    """How many of n rows of values have some entries, and where the first is, of their places:
+    shape (k, 1) or (k, 2), in order."""
+    row, *place = places[0]
+    # The columns of arrow are not their names.
+    columns = getattr(values, "column_names", getattr(values, "columns", None))
+    column = (
+        getattr(values, "name", None)
+        if not place
+        else place[0]
+        if columns is None
+        else columns[place[0]]
+    )
+    column = column.item() if isinstance(column, np.generic) else column
+    where = "" if column is None else f" of column {column!r}"
+    n_rows = len(np.unique(places[:, 0]))
+    return f"{n_rows} of {n} rows, the first at row {row}{where}"
 
 
 def check_rows(X, name="X", *, accept_sparse=False):
@@ -424,7 +470,7 @@ def check_rows(X, name="X", *, accept_sparse=False):
     return X
 
 
-def check_vector(values, name, n=None, *, least=None):
+def check_vector(values, name, n=None, *, least=None, of_words=""):
     """`values` as a float64 array, shape (n,), or ValueError.
 
     Parameters
@@ -433,6 +479,7 @@ def check_vector(values, name, n=None, *, least=None):
     name : str
     n : int, the length; None for any but 0
     least : number, below which no entry may be, or None
+    of_words : str, ends the message for words: the way out
     """
     check_in_memory(name, values)
     values = readable(values)
@@ -441,7 +488,16 @@ def check_vector(values, name, n=None, *, least=None):
         raise ValueError(
             f"{name} must hold real numbers, shape {wanted}, got shape {np.shape(values)}."
         )
-    out = check_array(values, ensure_2d=False, dtype=np.float64, input_name=name)
+    try:
+        out = check_array(values, ensure_2d=False, dtype=np.float64, input_name=name)
+    except (ValueError, TypeError) as error:
+        words = [value for value in np.asarray(values, dtype=object) if _is_word(value)]
+        if not words:
+            raise
+        why = of_words and f": {of_words}"
+        raise ValueError(
+            f"{name} must hold numbers, got words, such as {str(words[0])!r}{why}."
+        ) from error
     if least is not None and out.min() < least:
         raise ValueError(
             f"{name} must hold finite numbers of at least {least}, got {out.min():.3g}."
@@ -466,7 +522,8 @@ def checked_shape(X):
     kind = getattr(getattr(X, "dtype", None), "kind", "O")
     stand_in = np.zeros((), dtype=complex if kind == "c" else float)
     shape = (len(X), 1) if len(X.shape) == 1 and kind not in "biufc" else X.shape
-    validation.check_array(np.broadcast_to(stand_in, shape), allow_nd=True)
+    with faults_named(X):
+        validation.check_array(np.broadcast_to(stand_in, shape), allow_nd=True)
     return X
 
 
@@ -542,7 +599,7 @@ def check_size(size, n_available, n, *, repeats=False, name="size"):
         )
 
 
-def signed_labels(y, model, *, several=False):
+def signed_labels(y, model, *, several=False, of_targets="BilevelCoreset(LeastSquares(...))"):
     """The two classes of `y`, sorted, and `y` as float64 -1 (first class) and +1 (second).
 
     Parameters
@@ -551,6 +608,7 @@ def signed_labels(y, model, *, several=False):
     model : str, what needs two classes, for the message: "an SVM"
     several : bool; k > 2 classes are fine, too: then the signs have shape (k, n), +1 where the row
         is of the class
+    of_targets : str, what takes the targets of a regression, for the message
 
     Raises
     ------
@@ -561,8 +619,7 @@ def signed_labels(y, model, *, several=False):
     if kind.startswith("continuous"):
         raise ValueError(
             f"Unknown label type: {kind}. {model} needs y to hold classes; for the targets of a "
-            "regression there is "
-            "BilevelCoreset(LeastSquares(...))."
+            f"regression there is {of_targets}."
         )
     classes, codes = np.unique(y, return_inverse=True)
     if several and len(classes) > 2:
@@ -574,8 +631,9 @@ def signed_labels(y, model, *, several=False):
             if len(classes) == 1
             else "Only binary classification is supported"
         )
+        wanted = "at least" if several else "exactly"
         raise ValueError(
-            f"{few}: {model} needs exactly 2 classes, got {len(classes)} class(es): {shown}."
+            f"{few}: {model} needs {wanted} 2 classes, got {len(classes)} class(es): {shown}."
         )
     return classes, 2.0 * codes - 1.0
 

@@ -156,7 +156,9 @@ def compare(
     ['all rows', 'uniform', 'stratified', 'KCenter', 'best of draws', 'more uniform rows']
     """
     if find_spec("pandas") is None:
-        raise ImportError("compare gives a data frame, which needs pandas: pip install pandas.")
+        raise ImportError(
+            "compare gives a data frame, which needs pandas: pip install 'handful[plot]'."
+        )
     named = _named(selectors)
     _check_trainer(estimator, scoring)
     score = check_scoring(estimator, scoring)

@@ -2,6 +2,7 @@
 
 import textwrap
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import cycle, zip_longest
 from typing import Any
 
@@ -168,7 +169,14 @@ class Comparison:
         Returns
         -------
         array of the two axes
+
+        Raises
+        ------
+        ImportError
+            without matplotlib
         """
+        if find_spec("matplotlib") is None:
+            raise ImportError("plot needs matplotlib: pip install 'handful[plot]'.")
         import matplotlib.pyplot as plt
 
         if axes is None:

@@ -238,9 +238,12 @@ class Selector(Options):
     def _select_one_class(self, X, sample_weight, rng):
         """As `_select`, of rows of one class, where y must hold two: a part of a stream may not.
 
-        The rows are checked; `size` of them or more count.
+        The rows are checked; `size` of them or more count. One class alone has no boundary to be
+        wrong about, so every row is as good: rows are drawn by weight, and all count alike.
         """
-        raise NotImplementedError
+        share = sample_weight / sample_weight.sum()
+        chosen = rng.choice(len(share), self.size, replace=False, p=share)
+        return chosen, np.full(self.size, sample_weight.sum() / self.size)
 
     def _check_input(self, X, y, sample_weight):
         X, y = self._check_X_y(X, y)

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from handful import MatchedCoreset
-from handful.models import GaussianMixture, Joint, Logistic, Network, Poisson, Problem
+from handful import Logistic, MatchedCoreset
+from handful.models import GaussianMixture, Joint, Network, Poisson, Problem
 from scipy.special import log_softmax, softmax
+from sklearn.linear_model import LogisticRegression, Ridge
 
 N = 500
 
@@ -207,3 +208,51 @@ def test_what_cannot_be_matched_says_why(counts, problem, at, error, message):
     X, y = counts
     with pytest.raises(error, match=message):
         MatchedCoreset(problem, at=at).fit(X, np.minimum(y, 1))
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (
+            lambda theta, X, y: X @ theta.T,
+            r"\(parameters, rows\) = .*got ndarray of shape \(256, 1",
+        ),
+        (lambda theta, X, y: None, r"\(parameters, rows\) = .*, got NoneType of shape \(\)"),
+        (lambda theta, X, y: (theta @ X.T).astype("f"), r"must be float64, got float32\.$"),
+        (lambda theta, X, y: (theta @ X.T).astype(int), r"must be float64, got int64\.$"),
+    ],
+    ids=["transposed", "None", "float32", "int"],
+)
+def test_a_function_of_another_shape_or_type_is_told_which(function, message):
+    with pytest.raises(ValueError, match=message):
+        MatchedCoreset(function, at=np.zeros((3, 2))).fit(np.ones((9, 2)), np.ones(9))
+
+
+def test_only_jax_is_told_what_jax_needs():
+    jnp = pytest.importorskip("jax").numpy
+
+    def by_jax(theta, X, y):
+        return (jnp.asarray(theta) @ jnp.asarray(X).T).astype("float32")
+
+    with pytest.raises(ValueError, match=r"got float32; JAX needs .*jax_enable_x64"):
+        MatchedCoreset(by_jax, at=np.zeros((3, 2))).fit(np.ones((9, 2)), np.ones(9))
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        (
+            LogisticRegression(),
+            r"got LogisticRegression\(\): .* give Logistic\(l2=1 / \(C \* n\)\)",
+        ),
+        (LogisticRegression, r"give Logistic\(l2=1 / \(C \* n\)\), of n rows\.$"),
+        (Ridge(), r"give LeastSquares\(l2=alpha / n\), of n rows\.$"),
+        (Logistic, r"got <class .*>: give Logistic\(\.\.\.\)\.$"),
+        ("logistic", "got 'logistic'\\.$"),
+        (np.ones((10, 300)), r"got array\(.*; of an array .*, recombine chooses rows\.$"),
+    ],
+    ids=["estimator", "its class", "ridge", "class", "word", "array"],
+)
+def test_what_is_no_problem_is_told_what_to_give(problem, message):
+    with pytest.raises(TypeError, match=message):
+        MatchedCoreset(problem).fit(np.ones((9, 2)), np.arange(9) % 2)

@@ -1,10 +1,12 @@
 """Exact handfuls: sums that are kept, posteriors that are those of all rows, a check that says when
 they are not."""
 
+import re
 import warnings
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 from handful import LeastSquares, Logistic, MatchedCoreset, MergeReduce
 from handful.blocks import Blocks
@@ -1266,6 +1268,72 @@ def test_the_path_says_where_it_hardly_pays():
     X, y = load_iris(return_X_y=True)
     with pytest.warns(UserWarning, match=r"it hardly pays: \d+ of 30 rows are kept, for 46 sums"):
         MatchedCoreset(Logistic(l2=1e-2)).fit(X[::5], y[::5])
+
+
+@pytest.mark.parametrize(
+    ("options", "ways"),
+    [
+        ({}, "fewer columns of X or fewer penalties (penalties=[l2]); BilevelCoreset"),
+        ({"penalties": [0.1]}, "fewer columns of X; BilevelCoreset"),
+        ({"problem": LeastSquares()}, "fewer columns of X; BilevelCoreset"),
+        ({"problem": LeastSquares(), "at": "posterior"}, "fewer columns of X; else sample on all"),
+        (
+            {"folds": 3},
+            "fewer columns of X or fewer folds or a narrower range of penalties; else tune on all",
+        ),
+        ({"folds": 2, "penalties": [0.1]}, "fewer columns of X; else tune on all rows"),
+    ],
+    ids=str,
+)
+def test_where_it_hardly_pays_nothing_is_advised_that_was_done(options, ways):
+    X, eta, rng = linear_data(n=30, d=10)
+    y = rng.random(30) < expit(eta)
+    with pytest.warns(UserWarning, match=re.escape(f"For fewer rows take {ways}")):
+        MatchedCoreset(**options).fit(X, y)
+
+
+@pytest.mark.parametrize(("penalties", "ways"), [(None, " or fewer penalties"), ([0.1], ", or Bi")])
+def test_a_size_below_the_sums_names_what_asks_for_fewer(penalties, ways):
+    X, eta, rng = linear_data(n=60, d=10)
+    y = rng.random(60) < expit(eta)
+    with pytest.raises(ValueError, match=f"got size=5: take more rows, fewer columns of X{ways}"):
+        MatchedCoreset(penalties=penalties, size=5).fit(X, y)
+
+
+def test_arguments_of_a_check_in_another_order_are_told_the_order():
+    X, eta, rng = linear_data(n=300, d=2)
+    y = rng.random(300) < expit(eta)
+    rows = MatchedCoreset(folds=3).fit(X, y)
+    draws = rows.parameters_[0] + 0.01 * rng.normal(size=(200, 3))
+    model = Logistic().estimator(300)
+    orders = [
+        (rows.check, "check(draws, X, y)", (X, y, draws)),
+        (rows.check, "check(draws, X, y)", (X, draws, y)),
+        (rows.check, "check(draws, X, y)", (draws, y, X)),
+        (rows.check, "check(draws, X, y)", (X, y)),
+        (rows.log_likelihood, "log_likelihood(draws, X, y)", (pd.DataFrame(X), y, draws)),
+        (rows.check_model, "check_model(model, X, y)", (X, y, model)),
+        (rows.check_model, "check_model(model, X, y)", (X, model, y)),
+    ]
+    for function, call, arguments in orders:
+        with pytest.raises(ValueError, match=re.escape(f"the order of the arguments is {call}; ")):
+            function(*arguments)
+    assert rows.log_likelihood(draws, X[:5], y[:5]).shape == (200, 5)
+
+
+def test_rows_of_a_path_that_are_refused_for_draws_name_the_posterior():
+    X, eta, rng = linear_data(n=400, d=2)
+    y = rng.random(400) < expit(eta)
+    draws = 5 * rng.normal(size=(300, 3))
+    said = "along a path of penalties.*at='posterior'"
+    rows = MatchedCoreset(at="path").fit(X, y)
+    with pytest.warns(UserWarning, match=said):
+        assert rows.check(draws, X, y).verdict == "refuse"
+    # Products of columns say all of least squares, at any parameters.
+    rows = MatchedCoreset(LeastSquares(), at="path").fit(X, y)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", said)
+        assert rows.check(draws, X, y).verdict == "use the draws"
 
 
 def test_the_headline_claims_no_more_than_was_tested():

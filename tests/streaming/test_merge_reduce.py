@@ -3,7 +3,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from handful import BilevelCoreset, LeastSquares, LogisticSensitivity
+from handful import BilevelCoreset, LeastSquares, LogisticSensitivity, MatchedCoreset
 from handful.baselines import UniformCoreset
 from handful.coreset import Selector
 from handful.sensitivity.svm import SVMCoreset
@@ -121,6 +121,18 @@ def test_a_stream_sorted_by_class_works(rng, selector):
     stream.partial_fit(X[order[300:]], y[order[300:]])
     assert set(stream.rows()[1]) == {-1, 1}
     assert stream.weights_.sum() == pytest.approx(2000, rel=0.6)
+
+
+def test_a_leaf_of_one_class_is_drawn_where_leaves_are_matched(rng):
+    X, y = make(rng, 600)
+    y[:100] = 1.0
+    stream = MergeReduce(MatchedCoreset(), size=20, leaf_size=100, random_state=0)
+    with pytest.warns(UserWarning, match="one class only.*a larger leaf_size.*ReservoirCoreset"):
+        stream.partial_fit(X[:100], y[:100])
+    assert len(stream.rows()[1]) == 20
+    stream.partial_fit(X[100:], y[100:])
+    assert set(stream.rows()[1]) == {-1, 1}
+    assert stream.weights_.sum() == pytest.approx(600)
 
 
 class Interrupting(UniformCoreset):

@@ -214,13 +214,6 @@ class BilevelCoreset(Selector):
                 raise
         return _weighted(model, weights, total)
 
-    def _select_one_class(self, X, sample_weight, rng):
-        # One class alone has no boundary to be wrong about, so every row is as good: rows are drawn
-        # by weight, and all count alike.
-        share = sample_weight / sample_weight.sum()
-        chosen = rng.choice(len(share), self.size, replace=False, p=share)
-        return chosen, np.full(self.size, sample_weight.sum() / self.size)
-
     @property
     def _ranks(self):
         strategy = (

@@ -7,6 +7,7 @@ equations have a row for each row. `handful.models.newton` says what an expansio
 
 from copy import copy
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import Any, Self
 
 import numpy as np
@@ -29,6 +30,13 @@ LEAST_ROWS = 256
 START_ROWS = 4096
 # Curvatures of rows are differences of gradients so far apart, in units of a parameter.
 STEP = 1e-4
+# The problems that estimators of scikit-learn solve, on n rows.
+OF_TRAINERS = {
+    "LogisticRegression": "Logistic(l2=1 / (C * n)), of n rows",
+    "Ridge": "LeastSquares(l2=alpha / n), of n rows",
+    "LinearRegression": "LeastSquares(l2=...)",
+    "PoissonRegressor": "Poisson(l2=alpha)",
+}
 
 
 @dataclass(frozen=True)
@@ -111,14 +119,19 @@ class Likelihood:
         given = [theta, X[asked]]
         if y is not None:
             given.append(y[asked])
-        out = as_array(self.function(*given))
-        has_shape = out.shape == (len(theta), n_asked)
-        if not has_shape or out.dtype != np.float64:
+        answer = self.function(*given)
+        out = as_array(answer)
+        wanted = len(theta), n_asked
+        if out.shape != wanted:
             raise ValueError(
-                f"the log-likelihood must be float64 of shape (parameters, rows) = ({len(theta)}, "
-                f"{n_asked}), got {out.dtype} of shape {out.shape}; JAX needs "
-                "jax.config.update('jax_enable_x64', True)."
+                f"the log-likelihood must have the shape (parameters, rows) = {wanted} for "
+                f"parameters of shape {theta.shape} and X of shape {given[1].shape}, got "
+                f"{type(answer).__name__} of shape {out.shape}."
             )
+        if out.dtype != np.float64:
+            is_of_jax = type(answer).__module__.startswith("jax")
+            need = "; JAX needs jax.config.update('jax_enable_x64', True)" if is_of_jax else ""
+            raise ValueError(f"the log-likelihood must be float64, got {out.dtype}{need}.")
         return out[:, :k].T
 
     def sums(self, theta, X, y, w):
@@ -663,7 +676,20 @@ def likelihood(problem, y, classes=None):
     if not callable(problem) or isinstance(problem, type):
         raise TypeError(
             "problem must be Logistic(), LeastSquares(), Poisson() or another Problem, or a "
-            f"function of (parameters, X, y) that gives log-likelihoods, got {problem!r}; of an "
-            "array of these, recombine chooses rows."
+            "function of (parameters, X, y) that gives log-likelihoods, got "
+            f"{shorten(repr(problem), 80)}{_in_place_of(problem)}."
         )
     return Likelihood(problem), y
+
+
+def _in_place_of(thing):
+    """What to give in place of what is no problem, where that is known: the end of a sentence."""
+    if isinstance(thing, type) and issubclass(thing, Problem):
+        return f": give {thing.__name__}(...)"
+    if hasattr(thing, "fit"):
+        kind = thing if isinstance(thing, type) else type(thing)
+        problem = OF_TRAINERS.get(kind.__name__)
+        return f": in place of the estimator give {problem}" if problem else ""
+    if hasattr(thing, "shape"):
+        return "; of an array of log-likelihoods, recombine chooses rows"
+    return ""

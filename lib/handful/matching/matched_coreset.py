@@ -287,6 +287,7 @@ class MatchedCoreset(Selector):
     def log_likelihood(self, draws: Any, X: Table, y: Table = None) -> np.ndarray:
         """Log-likelihoods, shape (S, n), of draws (S, p) at any rows, as ArviZ takes them for
         leave-one-out."""
+        self._check_order("log_likelihood(draws, X, y)", draws, X, y)
         return self._given(X, y, None).values(stacked(draws)).T
 
     def check(
@@ -323,12 +324,18 @@ class MatchedCoreset(Selector):
             than `fit` got
         """
         check_is_fitted(self, "indices_")
+        self._check_order("check(draws, X, y)", draws, X, y)
         theta = stacked(draws)
         rows = self._given(X, y, sample_weight)
         few = self._chosen(rows)
         with one_blas_thread():
             with np.errstate(invalid="ignore"):
                 report = check_log_weights(rows.sums(theta) - few.sums(theta))
+            if self._at == "path" and report.verdict == "refuse":
+                warn(
+                    "these rows were matched along a path of penalties, and not at the posterior, "
+                    "where draws are: choose rows by MatchedCoreset(..., at='posterior')."
+                )
             if prior is None and self._at != "posterior":
                 return report.with_draws(None, "give check the prior of the draws")
             if self._jumps:
@@ -399,6 +406,7 @@ class MatchedCoreset(Selector):
             without `folds`, and for a model that leaves no `coef_` of the problem's shape
         """
         check_is_fitted(self, "indices_")
+        self._check_order("check_model(model, X, y)", model, X, y)
         if self.folds is None:
             raise ValueError("check_model must have folds: MatchedCoreset(..., folds=5).fit(X, y).")
         X_few, y_few, w, _ = self.take(X, y)
@@ -417,6 +425,23 @@ class MatchedCoreset(Selector):
         with one_blas_thread():
             models = rows.model.inner(np.array(found))[None]
             return curve_reports(rows, sample_of(rows), few, models)[0]
+
+    def _check_order(self, call, first, X, y):
+        """ValueError where X is no table of the fit's columns, and an argument beside it is that
+        of the fit."""
+        if is_blocks(X, y):
+            return
+        shapes = [
+            np.shape(given) if isinstance(given, list | tuple) or hasattr(given, "shape") else ()
+            for given in (first, X, y)
+        ]
+        of_fit = getattr(self, "n_samples_fit_", None), getattr(self, "n_features_in_", None)
+        has_columns = shapes[1][1:] == of_fit[1:]
+        if of_fit in shapes and not has_columns:
+            raise ValueError(
+                f"the order of the arguments is {call}; got shapes {', '.join(map(str, shapes))}, "
+                f"and fit saw an X of shape {of_fit}."
+            )
 
     def _parameters_of(self, trained, rows):
         wanted = rows.model.n_outputs, rows.blocks.d
@@ -446,7 +471,7 @@ class MatchedCoreset(Selector):
         problem = self._problem()
         y = "optional"
         if getattr(problem, "needs_y", not callable(self.problem)):
-            y = "classes" if getattr(problem, "classifies", False) else "targets"
+            y = "two classes" if getattr(problem, "classifies", False) else "targets"
         dtypes = (np.float64, np.int64) if callable(self.problem) else (np.float64,)
         return Accepts(y, sparse=self._may_have_groups, dtypes=dtypes)
 
@@ -475,6 +500,15 @@ class MatchedCoreset(Selector):
         check_magnitude(X, "X", np.float64)
         # One layout, one rounding.
         return np.ascontiguousarray(X), y, weights
+
+    def _select_one_class(self, X, sample_weight, rng):
+        # What such rows say of a model hangs on the classes beside theirs.
+        warn(
+            f"a part of {X.shape[0]} rows has one class only: its rows are drawn by weight and not "
+            "matched, so that sums over them are kept on average only. In a stream take a "
+            "larger leaf_size, or a ReservoirCoreset."
+        )
+        return super()._select_one_class(X, sample_weight, rng)
 
     def _in_a_stream(self):
         for option in ("folds", "remainder"):
@@ -614,12 +648,29 @@ class MatchedCoreset(Selector):
 
     def _warn_of_many(self, rows, m):
         n = rows.n_present
-        if self.size is None and m > MAX_ROW_SHARE * n:
-            warn(
-                f"it hardly pays: {m} of {n} rows are kept, for {self.n_equations_} sums. Fewer "
-                "penalties (penalties=[l2]) need fewer rows; BilevelCoreset takes as few as you "
-                "say."
-            )
+        if self.size is not None or m <= MAX_ROW_SHARE * n:
+            return
+        instead = "BilevelCoreset takes as few as you say"
+        if self._at == "posterior":
+            instead = "else sample on all rows"
+        elif self.folds is not None:
+            instead = "else tune on all rows"
+        warn(
+            f"it hardly pays: {m} of {n} rows are kept, for {self.n_equations_} sums. For fewer "
+            f"rows take {self._fewer_sums(rows)}; {instead}."
+        )
+
+    def _fewer_sums(self, rows):
+        """What asks for fewer sums, in words, but what was done already."""
+        ways = ["fewer columns of X"]
+        if rows.n_folds > 2:
+            ways.append("fewer folds")
+        at_penalties = self._at == "path" and self.parameters_ is not None
+        if at_penalties and len(self._penalties()) > 1:
+            of_one_path = self.folds is None
+            fewer = "fewer penalties (penalties=[l2])"
+            ways.append(fewer if of_one_path else "a narrower range of penalties")
+        return " or ".join(ways)
 
     def _grouped(self, X, y, sample_weight, rng):
         """X as the other ways take it, and None; or X, and the rows of a model with groups, where
@@ -1040,9 +1091,8 @@ class MatchedCoreset(Selector):
         if exactly or n_equations > MAX_PURSUIT_EQUATIONS:
             raise ValueError(
                 f"size must be at least {needed} to keep these {n_equations} sums exactly, got "
-                f"size={size}: take more "
-                "rows or fewer penalties (penalties=[l2]), or BilevelCoreset, which makes the most "
-                "of so few."
+                f"size={size}: take more rows, {self._fewer_sums(rows)}, or BilevelCoreset, which "
+                "makes the most of so few."
             )
         places, weights, _ = rows.match(n_each, PURSUIT_PARTS, equations, *args)
         kept = rows.restricted(places, weights)

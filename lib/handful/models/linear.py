@@ -22,6 +22,8 @@ WEIGHTS_TOL = 1e-4
 UNIQUE = "without a penalty the inner problem of a small coreset has no unique solution"
 # by which the sum of soft targets may miss one: float16 probabilities do, by rounding
 SOFT_TOLERANCE = 1e-4
+# Of words where targets are numbers.
+OF_CLASSES = "for classes there is the problem Logistic(...)"
 # Of a class that takes a problem: where its penalty is given.
 PENALTY_OF_PROBLEM = dict.fromkeys(
     ("C", "alpha", "l2"), "the penalty is an option of the problem, as in Logistic(l2=1e-2)"
@@ -184,7 +186,9 @@ class Logistic(LinearProblem):
             targets = soft_targets(y)
             return targets[:, 1:] if targets.shape[1] == 2 else targets
         if type_of_target(y) != "multiclass":
-            _, signs = signed_labels(y, "logistic regression")
+            _, signs = signed_labels(
+                y, "logistic regression", several=True, of_targets="the problem LeastSquares(...)"
+            )
             return 0.5 + 0.5 * signs[:, None]
         classes, codes = np.unique(y, return_inverse=True)
         n = len(y)
@@ -261,7 +265,7 @@ class LeastSquares(LinearProblem):
     def encode(self, y: Table) -> Any:
         """Targets as a column of float64; ValueError unless they are numbers whose squares do not
         overflow."""
-        return check_vector(y, "y")[:, None]
+        return check_vector(y, "y", of_words=OF_CLASSES)[:, None]
 
 
 class Poisson(LinearProblem):
@@ -294,7 +298,7 @@ class Poisson(LinearProblem):
 
     def encode(self, y: Table) -> Any:
         """Counts as a column of float64; ValueError for negative ones."""
-        return check_vector(y, "y", least=0)[:, None]
+        return check_vector(y, "y", least=0, of_words=OF_CLASSES)[:, None]
 
     def _trainer(self, strength):
         from sklearn.linear_model import PoissonRegressor
