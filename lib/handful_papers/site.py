@@ -121,14 +121,15 @@ def by_stratum(rows):
 
 
 def summary(rows):
-    """What a reader wants to know of the papers' claims, as a paragraph: how many agree, on which
-    data, by what rules.
+    """What a reader wants to know of the claims of the papers that are reproduced, as a paragraph:
+    how many agree, on which data, by what rules.
 
     Parameters
     ----------
     rows : list of dict, of `item_rows`
     """
-    judged = _judged(rows)
+    reproduced = {key for key, paper in papers().items() if "short" in paper}
+    judged = _judged([row for row in rows if row["name"].split("/")[0] in reproduced])
     counts = []
     for name in STRATA[:3]:
         found = Counter(claim["verdict"] for where, claim in judged if where == name)
