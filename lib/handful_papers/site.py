@@ -128,8 +128,7 @@ def summary(rows):
     ----------
     rows : list of dict, of `item_rows`
     """
-    reproduced = {key for key, paper in papers().items() if "short" in paper}
-    judged = _judged([row for row in rows if row["name"].split("/")[0] in reproduced])
+    judged = _judged(_of_reproduced_papers(rows))
     counts = []
     for name in STRATA[:3]:
         found = Counter(claim["verdict"] for where, claim in judged if where == name)
@@ -148,6 +147,13 @@ def summary(rows):
             f"milder after its result was known ({', '.join(milder)})."
         )
     return told
+
+
+def _of_reproduced_papers(rows):
+    """Those of some rows whose figure is of a paper that is reproduced here, and not ours or of a
+    public benchmark."""
+    reproduced = {key for key, paper in papers().items() if "short" in paper}
+    return [row for row in rows if row["name"].split("/")[0] in reproduced]
 
 
 def _judged(rows):
