@@ -16,7 +16,12 @@ from handful_papers.verification import OLDER, unverified
 QUICK = (
     "Quick runs test the code; verdicts are those of profile laptop: `handful report` prints them."
 )
-STRATA = ("on the paper's data", "on reduced or stand-in data", "of mathematics and timing", "ours")
+STRATA = (
+    "on the paper's data",
+    "on other data or with another model",
+    "of mathematics and timing",
+    "ours",
+)
 
 
 def stratum(claim, record):
@@ -135,7 +140,8 @@ def summary(rows):
         counts += [found[verdict] for verdict in VERDICTS]
     told = (
         "On the papers' own data {} of their claims agree, {} disagree and {} are undecided; "
-        "on smaller or stand-in data {}, {} and {}; of mathematics and timing {}, {} and {}."
+        "on less or other data, or with another model, {}, {} and {}; "
+        "of mathematics and timing {}, {} and {}."
     ).format(*counts)
     of_papers = [claim for where, claim in judged if where != STRATA[3]]
     agreeing = [claim["id"] for claim in of_papers if claim["verdict"] == AGREES]
