@@ -10,8 +10,9 @@ from handful_papers.provenance import git, to_json, write_atomically
 from handful_papers.records import read_record
 
 OLDER = "made before records held hashes of their files"
-# What computes, beside a figure's notebook.
-CODE = "lib"
+# What computes rows, beside a figure's notebook; not the texts and rules of claims, by which the
+# rows on record are judged anew whenever they change.
+CODE = ("lib", ":(exclude)lib/handful_papers/*.toml")
 
 
 def hashes(paths):
@@ -37,7 +38,7 @@ def needs_audit(record):
 @cache
 def has_code_of_today(sha, item):
     """Whether the library and a figure's notebook are today what they were at a commit."""
-    today = git("diff", "--quiet", str(sha), "--", CODE, f"notebooks/{item}.ipynb")
+    today = git("diff", "--quiet", str(sha), "--", *CODE, f"notebooks/{item}.ipynb")
     return today is not None
 
 

@@ -140,6 +140,19 @@ def test_a_record_of_older_code_needs_an_audit_by_the_code_of_today_that_found_n
     assert by_older == "made by older code, and audited by older code"
 
 
+def test_claims_texts_and_rules_do_not_make_a_record_older(record):
+    root = record.parents[3]
+    known = read_record(record)
+    known.pop("audit", None)
+    texts = root / "lib" / "handful_papers" / "svm"
+    texts.mkdir(parents=True)
+    (texts / "fig04_sensitivities.toml").write_text("one = 1\n")
+    git(root, "add", "lib")
+    git(root, "commit", "--quiet", "-m", "three")
+    verification.has_code_of_today.cache_clear()
+    assert needs_audit(known) == ""
+
+
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
