@@ -114,6 +114,11 @@ def test_influence_refuses_what_it_cannot_attribute(noisy):
         influence(Logistic(), X, y, X[:1], [2])
     with pytest.raises(ValueError, match="X_test must have the 2 columns of X, got 1"):
         influence(Logistic(), X, y, X[:, :1], y)
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    with pytest.raises(ValueError, match="feature names should match"):
+        influence(Logistic(), frame, y, frame[["b", "a"]], y)
+    named = influence(Logistic(), frame, y, X, y)
+    np.testing.assert_allclose(named, influence(Logistic(), X, y, X, y), atol=1e-12)
     with pytest.raises(MemoryError, match="principal components"):
         influence(
             LeastSquares(),
@@ -212,7 +217,7 @@ def test_misuse_of_suspects_is_named(noisy):
     with pytest.raises(TypeError, match="must be a classifier or a regressor"):
         suspects(GaussianMixture(2), X, y)
     with pytest.raises(
-        ValueError, match="class 'rare' has 1 rows, fewer than n_folds=5: leave it out"
+        ValueError, match="class 'rare' has 1 rows, fewer than n_folds=5: leave its rows out"
     ):
         suspects(Logistic(), X, np.array(["rare"] + 30 * ["a"] + 29 * ["b"]))
     with pytest.raises(

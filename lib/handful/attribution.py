@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import log_softmax
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_consistent_length, indexable
 from sklearn.utils.metaestimators import _safe_split
 
@@ -23,6 +23,7 @@ from handful.checks import (
     check_memory,
     check_X_y,
     training_named,
+    validate_data,
 )
 from handful.coreset import take_rows
 from handful.matching.likelihoods import LinearLikelihood
@@ -42,6 +43,16 @@ BLOCK = 256
 TOL = 1e-10
 # of a label: forests give 0, of which the logarithm is infinite
 LEAST_PROBABILITY = 1e-12
+
+
+def _check_names(X, X_test):
+    """ValueError where both tables name their columns, and not alike."""
+    columns = BaseEstimator()
+    validate_data(columns, X, skip_check_array=True)
+    with warnings.catch_warnings():
+        # one of both is an array
+        warnings.filterwarnings("ignore", "X (has|does not have valid) feature names")
+        validate_data(columns, X_test, reset=False, skip_check_array=True)
 
 
 class LinearTraining:
@@ -67,6 +78,7 @@ class LinearTraining:
                 f"attribution knows Logistic and LeastSquares, got {type(problem).__name__}."
             )
         dtypes = [np.float64, np.float32]
+        given = X, X_test
         X, y = check_X_y(X, y, dtype=dtypes, y_numeric=not problem.classifies)
         X_test, y_test = check_X_y(
             X_test, y_test, "y_test", dtype=X.dtype, y_numeric=not problem.classifies
@@ -75,6 +87,7 @@ class LinearTraining:
             raise ValueError(
                 f"X_test must have the {X.shape[1]} columns of X, got {X_test.shape[1]}."
             )
+        _check_names(*given)
         self.problem = problem
         self.d = X.shape[1]
         rows = LinearLikelihood(problem, y)
@@ -157,7 +170,8 @@ def influence(
     TypeError
         for another problem
     ValueError
-        for rows that the problem refuses, and labels in `y_test` that `y` does not hold
+        for rows that the problem refuses, labels in `y_test` that `y` does not hold, and columns
+        of `X_test` that are named otherwise than those of X
     MemoryError
         where the Hessian would not fit, of parameters squared
 
@@ -362,11 +376,11 @@ def _out_of_fold(model, X, y, classes, n_folds, seed):
     if counts.min() < n_folds:
         label = labels[counts.argmin()]
         few = counts.min()
+        way_out = f"give n_folds={few}" if few > 1 else "leave its rows out"
         raise ValueError(
             f"class {label.item() if hasattr(label, 'item') else label!r} has {few} rows, fewer "
-            "than "
-            f"n_folds={n_folds}: {f'give n_folds={few}' if few > 1 else 'leave it out'}, or a "
-            "forest, which needs none."
+            f"than n_folds={n_folds}: {way_out}, or give a forest as the estimator, which needs no "
+            "folds."
         )
     folds = StratifiedKFold(n_folds, **options)
     if (

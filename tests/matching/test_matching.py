@@ -187,6 +187,54 @@ def test_the_bound_of_the_excess_is_never_below_the_truth(seed):
         assert loss[1] - loss[0] <= bound
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_bound_of_least_squares_holds_for_any_rows_and_has_the_unit_of_y_squared(seed):
+    X, eta, rng = linear_data(seed, n=200)
+    y = eta + 3 + rng.normal(size=200)
+    l2 = np.geomspace(1e-3, 1, 9)
+    found = []
+    for unit in (1.0, 1e4):
+        matched = MatchedCoreset(LeastSquares(l2=1e-2), penalties=[1e-3, 1]).fit(X, y * unit)
+        assert matched.excess(X, y * unit) < 1e-16 * unit**2
+        # rows that do not match
+        matched.indices_ = np.arange(150)
+        matched.weights_ = np.random.default_rng(seed).uniform(1, 1.5, 150)
+        found.append(matched.excess(X, y * unit))
+    w = matched.weights_
+    truth = []
+    for a in l2 * 200:
+        best = Ridge(alpha=a).fit(X, y)
+        few = Ridge(alpha=a).fit(X[:150], y[:150], w)
+        losses = [
+            (np.square(y - model.predict(X)).sum() + a * model.coef_ @ model.coef_) / 400
+            for model in (best, few)
+        ]
+        truth.append(losses[1] - losses[0])
+    assert 0 < max(truth) <= found[0] < 1000 * max(truth)
+    assert found[1] == pytest.approx(1e8 * found[0])
+
+
+def test_a_smaller_tol_gives_no_looser_bound_of_the_excess_and_an_end():
+    X, eta, rng = linear_data(0, n=200)
+    y = rng.random(200) < expit(eta)
+    matched = MatchedCoreset(Logistic(1e-2), penalties=[1e-4, 1e-1]).fit(X, y)
+    bounds = [matched.excess(X, y, tol=tol) for tol in (1e-2, 1e-4, 0.0)]
+    assert bounds[1] <= bounds[0]
+    # what the rows lose for certain is not met to the last digit by all steps
+    assert bounds[2] <= 1.03 * bounds[1]
+
+
+def test_the_path_does_not_hang_on_the_unit_of_the_weights():
+    X, eta, rng = linear_data(0, n=200)
+    y = rng.random(200) < expit(eta)
+    one, tiny = (
+        MatchedCoreset(Logistic(1e-2)).fit(X, y, sample_weight=np.full(200, unit))
+        for unit in (1.0, 1e-13)
+    )
+    np.testing.assert_array_equal(one.indices_, tiny.indices_)
+    np.testing.assert_allclose(one.weights_, 1e13 * tiny.weights_, rtol=1e-6)
+
+
 def test_a_size_takes_parts_and_too_small_a_size_names_what_is_for_so_few():
     X, eta, rng = linear_data()
     y = rng.random(len(X)) < expit(eta)

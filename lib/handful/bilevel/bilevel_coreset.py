@@ -64,7 +64,8 @@ class BilevelCoreset(Selector):
         Logistic (binary or multinomial), LeastSquares, a Problem of your own, or a Joint of
         two: what will be trained on the coreset; `Logistic()` by default.
     size : int, default=100
-        Number of points m.
+        Number of points m. Optimised weights may be zero, which leaves fewer points that count:
+        those that weigh nothing can be left out.
     rule : {"auto", "quadratic", "linear"}, default="auto"
         Which point is best to add; "auto" is "quadratic", and "linear" for problems that know
         no other (`Network`): "linear" takes the smallest implicit gradient (the paper, Equation

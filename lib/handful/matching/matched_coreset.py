@@ -209,7 +209,7 @@ class MatchedCoreset(Selector):
         draws that were not matched; NaN where too few of them count, for other `at`, and for
         `LeastSquares`, whose sums are kept exactly. With groups: half the variance of what the
         rows miss, at draws of the Gaussian at the mode; with `remainder`, near the mean
-    modes_ : "posterior": shape (M, p), the modes found, the highest first
+    modes_ : "posterior": shape (M, p), the modes found, the highest first; not for `LeastSquares`
     laplace_ : "posterior": what the Gaussian at the modes, or where that does not suffice one moved
         to the mean of the posterior, gives with importance weights, and whether that suffices
         (`handful.matching.laplace.LaplaceReport`); None for other `at`, and for `LeastSquares`
@@ -359,7 +359,8 @@ class MatchedCoreset(Selector):
         Parameters
         ----------
         X, y, sample_weight : what `fit` got
-        tol : where the bound falls below this it is not made sharper
+        tol : where the bound falls below this it is not made sharper; that of `LeastSquares`, in
+            squared units of y, is computed at once, and as it is
 
         Returns
         -------

@@ -10,12 +10,20 @@ from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 
 from handful.checks import ConvergenceError
+from handful.models.links import SquaredLink
 from handful.models.newton import newton, quadratic
 
 # of the distance within which curvatures are known, for one step along the path
 SAFE = 0.5
 # share of the penalty below which no step is tried
 FINEST = 1e-5
+# share of the penalty below which no step is halved for a sharper bound
+SHARPEST = 2e-3
+# share of what the rows lose for certain, at the ends of a step, by which a bound may exceed it
+LOOSE = 0.03
+# what a Newton step to an optimum on the path promises to gain where it is the last, for each row
+# of mean weight
+CLOSE = 1e-10
 # mean loss by which an optimum that was computed may be missed
 ROUNDING = 1e-9
 # Mean loss that a step promises to gain where it is the last one, which squares what is left.
@@ -28,7 +36,7 @@ MAX_SWEEPS = 20_000
 
 def path_excess(rows, few, low, high, tol):
     """Largest mean loss, penalty included, above the optimum of all rows, over all penalties from
-    `low` to `high`.
+    `low` to `high`; of a quadratic log-likelihood as in `quadratic_excess`.
 
     In steps along the path. Below: the optimum of all rows is concave in the penalty, as a minimum
     of functions linear in it, so between two penalties it lies above its chord. Above: the
@@ -40,13 +48,16 @@ def path_excess(rows, few, low, high, tol):
     ----------
     rows, few : `LikelihoodSums`, all of them and the chosen ones, of a linear model of one output
     low, high : penalties, per mean loss
-    tol : a step whose bound is larger is halved, unless that does not help
+    tol : a step whose bound is larger is halved, unless that hardly helps
 
     Returns
     -------
     float, in units of the mean loss; infinite where the steps would become too small
     """
+    if isinstance(rows.model.link, SquaredLink):
+        return quadratic_excess(rows, few, low)
     n = rows.weights.sum()
+    enough = CLOSE * rows.weights.mean()
     covers = penalised(rows)
     worst = 0.0
     l2 = low
@@ -54,7 +65,7 @@ def path_excess(rows, few, low, high, tol):
 
     def solve(data, l2, start):
         precision = np.diag(l2 * n * covers)
-        return best_for(data, precision, start)
+        return best_for(data, precision, start, enough=enough)
 
     def loss(theta, l2):
         penalty = l2 * covers @ theta**2 / 2
@@ -88,9 +99,10 @@ def path_excess(rows, few, low, high, tol):
                 steepest = max(np.linalg.norm(whiten(v * pull - slope)) for v in (l2, end))
                 uphill = steepest * moved
                 bend = (rise + end / l2) * np.exp(radius * moved)
-                curved = bend * moved**2 / 2
-                bound = max(at_start, at_end) + uphill + curved + ROUNDING
-                if bound <= tol or uphill < tol / 10:
+                slack = uphill + bend * moved**2 / 2
+                certain = max(at_start, at_end) + ROUNDING
+                bound = certain + slack
+                if bound <= tol or slack <= LOOSE * certain or step / 2 < SHARPEST:
                     break
             step /= 2
             if step < FINEST:
@@ -100,6 +112,29 @@ def path_excess(rows, few, low, high, tol):
         step = 2 * step
         best = best_end
     return float(worst)
+
+
+def quadratic_excess(rows, few, low):
+    """The same bound where the mean loss is ``theta' A theta / 2 - b' theta``, at all penalties
+    from `low` on.
+
+    At the rows' solution the gradient on all rows is ``(A - A_few) theta - (b - b_few)``. It is
+    longest at the lowest penalty, in the metric of the rows' curvature there, as a larger penalty
+    shortens theta; and the loss is at most half its squared length above the minimum, over the
+    least share of that curvature which all rows have.
+    """
+    n = rows.weights.sum()
+    covers = penalised(rows)
+    of_all, of_few = (data.expansion(0 * covers) / n for data in (rows, few))
+    curvature = of_few[1:, 1:] + np.diag(low * covers)
+    root = np.linalg.cholesky(curvature)
+    whiten = partial(solve_triangular, root, lower=True)
+    apart = np.linalg.norm(whiten(whiten(of_all[1:, 1:] - of_few[1:, 1:]).T), 2)
+    if apart >= 1:
+        return float("inf")
+    longest = np.linalg.norm(whiten(of_few[0, 1:]))
+    gradient = apart * longest + np.linalg.norm(whiten(of_all[0, 1:] - of_few[0, 1:]))
+    return float(gradient**2 / (1 - apart) / 2)
 
 
 def best_for(rows, precision, start, **options):
@@ -127,11 +162,12 @@ def optima_of_penalties(rows, penalties, start):
     X = np.asarray(first.X, float)
     y = None if rows.y is None else rows.y[:1]
     n = rows.weights.sum()
+    enough = CLOSE * rows.weights.mean()
     found = []
     theta = start
     for l2 in penalties:
         penalty = rows.model.penalty(start, X, y, l2)
-        theta = best_for(rows, n * penalty, theta)
+        theta = best_for(rows, n * penalty, theta, enough=enough)
         at_optimum = rows.model.penalty(theta, X, y, l2)
         if not np.allclose(penalty, at_optimum, rtol=1e-6):
             raise ValueError(
