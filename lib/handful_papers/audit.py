@@ -2,23 +2,33 @@
 
 A record holds what its sweeps were: functions, settings, seeds and what the tasks share. An audit
 calls these functions; the notebook does not run. Where a record holds no sweeps, or only such as go
-into a summary, the notebook runs as a whole, if that takes no longer than is asked for. What was
-compared, and the largest difference, the audit writes into the record.
+into a summary, the notebook runs as a whole, if that takes no longer than is asked for.
+
+Rows also move with the machine: a last digit may send an optimiser elsewhere. Where today's rows
+are not those on record, the record's own code, of its commit, runs the same tasks here. If it gives
+today's rows, the machine has moved them and not the code. What was compared, and the largest
+differences, the audit writes into the record.
 """
 
 import math
+import os
 import random
+import subprocess
+import sys
+import tarfile
 import tempfile
-from importlib import import_module
 from pathlib import Path
 
 from handful_papers.committed import COMMITTED, FIGURES
 from handful_papers.entries import figure_entry
 from handful_papers.expected import at_equal_keys, compare, largest_difference
-from handful_papers.provenance import commit, to_json, write_atomically
+from handful_papers.provenance import commit, git, to_json, write_atomically
 from handful_papers.records import read_record, read_rows
 from handful_papers.run import execute, plan
-from handful_papers.tasks import Launch, task_rows, tasks_of, with_arguments
+from handful_papers.tasks import Launch, tasks_of
+
+# The folder of the packages of today's code.
+LIB = Path(__file__).parents[1]
 
 
 def audit(share, only=(), figures=FIGURES, minutes=2.0, tell=print):
@@ -33,66 +43,112 @@ def audit(share, only=(), figures=FIGURES, minutes=2.0, tell=print):
     Returns
     -------
     dict : name -> list of sentences, what differs by more than 1e-6 relative; empty where all is as
-        it was
+        it was, or as the record's own code gives it on this machine
     """
     found = {}
     for profile in COMMITTED:
         for run in plan(profile, only):
             path = Path(figures) / profile / f"{run.name}.json"
             if path.is_file():
-                n_rows, found[run.name] = _audited(path, run, share, minutes)
-                told = "; ".join(found[run.name]) or f"{n_rows} rows as on record"
-                tell(f"{run.name}: {told}")
+                told, found[run.name] = _audited(path, run, share, minutes)
+                tell(f"{run.name}: {'; '.join(found[run.name]) or told}")
     return found
 
 
 def _audited(path, run, share, minutes):
-    """(number of rows compared, sentences on what differs) of one record, which keeps the audit."""
+    """(what was found where nothing is wrong, sentences on what differs) of one record, which keeps
+    the audit."""
     record = read_record(path)
     rules = figure_entry(run.name)["expected"]
+    sweeps = [_part_of(sweep, share) for sweep in record.get("sweeps", [])]
     try:
-        parts = [_rows_of_sweep(sweep, share) for sweep in record.get("sweeps", [])]
         # The rows of a sweep that only goes into a summary have none of the figure's keys.
-        parts = [part for part in parts if set(rules["keys"]) & set(part)]
+        parts = [part for part in _rows_of(sweeps, LIB) if set(rules["keys"]) & set(part)]
         if not parts:
             share = 1.0
+            sweeps = []
             parts = [_rows_of_notebook(record, run, minutes)]
-    except Exception as error:
-        # Whatever a task raises: it must not stop the audit of the others.
-        return 0, [f"its tasks do not run: {error!r:.200}"]
+    except ValueError as error:
+        return "", [f"its tasks do not run: {error!s:.200}"]
     on_record = read_rows(path.with_suffix(".csv"))
-    pairs = [at_equal_keys(part, on_record, rules) for part in parts]
-    n_rows = sum(len(ours) for ours, _, _ in pairs)
+    n_rows, worst, sentences = _compared(parts, [on_record] * len(parts), rules)
     if not n_rows:
-        return 0, ["nothing could be compared: no row of today stands in the record"]
+        return "", ["nothing could be compared: no row of today stands in the record"]
+    found = {"worst": worst}
+    told = f"{n_rows} rows as on record"
+    if sentences and sweeps:
+        own = [part for part in _rows_by_its_code(record, sweeps) if set(rules["keys"]) & set(part)]
+        if len(own) == len(parts):
+            _, found["own_code"], moved = _compared(parts, own, rules)
+            if not moved:
+                told = (
+                    f"{n_rows} rows as the record's own code gives them here; those on record, of "
+                    f"another machine, are up to {worst:.2g} away"
+                )
+                sentences = []
+    _keep(path, record, share, found)
+    return told, sentences
+
+
+def _compared(parts, others, rules):
+    """(number of rows, largest relative difference, sentences) of lists of data frames, one by
+    one."""
+    pairs = [at_equal_keys(*both, rules) for both in zip(parts, others)]
     worst = max(largest_difference(ours, theirs) for ours, theirs, _ in pairs)
-    _keep(path, record, share, worst)
-    return n_rows, [sentence for pair in pairs for sentence in compare(*pair)]
+    sentences = [sentence for pair in pairs for sentence in compare(*pair)]
+    return sum(len(ours) for ours, _, _ in pairs), worst, sentences
 
 
-def _keep(path, record, share, worst):
+def _keep(path, record, share, found):
     """Write an audit by the checkout's commit into a record; code that is in no commit vouches for
     nothing."""
     sha, dirty = commit()
     if sha is not None and not dirty:
-        record["audit"] = {"commit": sha, "share": share, "worst": worst}
+        record["audit"] = {"commit": sha, "share": share} | found
         write_atomically(path, to_json(record))
 
 
-def _rows_of_sweep(sweep, share):
-    """A data frame of a share of a sweep's tasks."""
-    import pandas as pd
-
-    module, _, name = sweep["function"].partition(":")
-    function = getattr(import_module(module), name)
+def _part_of(sweep, share):
+    """What `sweep_rows` takes to run a share of a sweep's tasks: function, shared and tasks."""
     tasks = tasks_of(sweep["settings"], sweep["seeds"])
     chosen = random.Random(sweep["function"]).sample(tasks, math.ceil(len(tasks) * share))
-    frames = []
-    for task in chosen:
-        rows = task_rows(function, sweep["shared"] | task)
-        if rows:
-            frames.append(with_arguments(rows, task))
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+    return {"function": sweep["function"], "shared": sweep["shared"], "tasks": chosen}
+
+
+def _rows_by_its_code(record, sweeps):
+    """`_rows_of` by the code of a record's commit; an empty list where it does not run here."""
+    with tempfile.TemporaryDirectory() as name:
+        archive = Path(name) / "lib.tar"
+        if git("archive", "--output", str(archive), str(record["commit"]), "lib") is None:
+            return []
+        with tarfile.open(archive) as tar:
+            tar.extractall(name, filter="data")
+        try:
+            return _rows_of(sweeps, Path(name) / "lib")
+        except ValueError:
+            return []
+
+
+def _rows_of(sweeps, lib):
+    """A data frame of the tasks of each sweep, by the code of a folder, in a process of its own."""
+    import pandas as pd
+
+    with tempfile.TemporaryDirectory() as name:
+        asked = Path(name) / "sweeps.json"
+        answer = Path(name) / "rows.pickle"
+        asked.write_text(to_json(sweeps), encoding="utf-8")
+        # -P: this folder's modules must not hide others of their names.
+        command = [sys.executable, "-P", str(LIB / "handful_papers" / "sweep_rows.py")]
+        path = [str(lib), *filter(None, [os.environ.get("PYTHONPATH")])]
+        done = subprocess.run(
+            [*command, str(asked), str(answer)],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
+        )
+        if done.returncode:
+            raise ValueError(done.stderr.strip().rpartition("\n")[2])
+        return pd.read_pickle(answer)
 
 
 def _rows_of_notebook(record, run, minutes):

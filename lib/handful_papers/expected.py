@@ -1,6 +1,7 @@
 """Rows that should be as they were: the rules by which columns are compared, and what differs."""
 
 from fnmatch import fnmatchcase
+from numbers import Real
 
 import numpy as np
 
@@ -37,8 +38,15 @@ def largest_difference(ours, theirs):
 
 
 def _by_key(frame, keys):
-    texts = frame.astype(dict.fromkeys(keys, str))
+    texts = frame.assign(**{key: frame[key].map(_as_written) for key in keys})
     return texts.drop_duplicates(keys, keep=False).set_index(keys)
+
+
+def _as_written(value):
+    """A key as text, the same before it is written to a file of rows and after it is read back."""
+    if value is None:
+        return "nan"
+    return f"{value:.10g}" if isinstance(value, Real) else str(value)
 
 
 def by_column(rules, columns):

@@ -10,9 +10,15 @@ from handful_papers.provenance import git, to_json, write_atomically
 from handful_papers.records import read_record
 
 OLDER = "made before records held hashes of their files"
-# What computes rows, beside a figure's notebook; not the texts and rules of claims, by which the
-# rows on record are judged anew whenever they change.
-CODE = ("lib", ":(exclude)lib/handful_papers/*.toml")
+# Modules of the reproduction that only read records and compare rows.
+READERS = ("audit", "expected", "picture", "site", "sweep_rows", "verification")
+# What computes rows, beside a figure's notebook; not what reads them, and not the texts and rules
+# of claims, by which the rows on record are judged anew whenever they change.
+CODE = (
+    "lib",
+    ":(exclude)lib/handful_papers/*.toml",
+    *(f":(exclude)lib/handful_papers/{name}.py" for name in READERS),
+)
 
 
 def hashes(paths):
@@ -28,8 +34,10 @@ def needs_audit(record):
     known = record.get("audit")
     if known is None:
         return "made by older code, and not audited"
-    if known["worst"] > AUDIT["rtol"]:
-        return f"made by older code, and its audit found a difference of {known['worst']:.2g}"
+    # Where the rows on record are another machine's, those count that its own code gave here.
+    moved = known.get("own_code", known["worst"])
+    if moved > AUDIT["rtol"]:
+        return f"made by older code, and its audit found a difference of {moved:.2g}"
     if not has_code_of_today(known["commit"], record["item"]):
         return "made by older code, and audited by older code"
     return ""

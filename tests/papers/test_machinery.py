@@ -319,6 +319,44 @@ def test_an_audit_runs_recorded_tasks_again_and_tells_what_differs(checkout):
 
 
 @pytest.mark.timeout(600)
+def test_an_audit_tells_another_machine_from_other_code(tmp_path):
+    """Rows on record that no code gives here are another machine's where the record's own code
+    gives today's rows, and other code's where it does not."""
+    checkout = Checkout(tmp_path)
+
+    def git(*arguments):
+        names = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+        subprocess.run(["git", "-C", tmp_path, *names, *arguments], check=True, capture_output=True)
+
+    def audited():
+        git("add", "--all")
+        git("commit", "--quiet", "-m", "a change")
+        done = checkout.handful("audit", "--share", "1", "--only", "fig")
+        return done, read_record(checkout.record("laptop"))["audit"]
+
+    (tmp_path / ".gitignore").write_text("__pycache__\ncalls\ntold*\n")
+    git("init", "--quiet")
+    git("add", "--all")
+    git("commit", "--quiet", "-m", "the code of the record")
+    made = checkout.handful("reproduce", "--profile", "laptop", "--only", "fig")
+    assert made.returncode == 0, made.stdout
+    rows = checkout.record("laptop").with_suffix(".csv")
+    rows.write_text(rows.read_text().replace("\n6,", "\n6.03,"))
+
+    done, kept = audited()
+    assert "6 rows as the record's own code gives them here" in done.stdout, done.stdout
+    assert done.returncode == 0
+    assert kept["worst"] == pytest.approx(0.03 / 6.03)
+    assert kept["own_code"] == 0.0
+
+    (checkout.papers / "demo" / "fig.py").write_text(MODULE.replace("n + seed", "n + 1.001 * seed"))
+    done, kept = audited()
+    assert "value differs in 4 of 6 rows" in done.stdout, done.stdout
+    assert done.returncode == 1
+    assert kept["own_code"] == pytest.approx(0.002 / 7)
+
+
+@pytest.mark.timeout(600)
 def test_an_audit_calls_the_functions_of_the_sweeps_and_does_not_run_their_notebook(checkout):
     if not checkout.record("laptop").is_file():
         checkout.handful("reproduce", "--profile", "laptop", "--only", "fig")

@@ -2,8 +2,10 @@
 at a time."""
 
 import json
+import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from handful_papers import verification
@@ -22,6 +24,7 @@ from handful_papers.verification import (
 )
 
 ITEM = "svm/fig04_sensitivities"
+LIB = Path(verification.__file__).parents[1]
 
 
 def git(folder, *arguments):
@@ -136,6 +139,9 @@ def test_a_record_of_older_code_needs_an_audit_by_the_code_of_today_that_found_n
     assert needs_audit(known | {"audit": audit}) == ""
     told = needs_audit(known | {"audit": audit | {"worst": 0.06}})
     assert told == "made by older code, and its audit found a difference of 0.06"
+    for own_code, wanted in ((0.0, ""), (0.06, told)):
+        moved = audit | {"worst": 0.5, "own_code": own_code}
+        assert needs_audit(known | {"audit": moved}) == wanted
     by_older = needs_audit(known | {"audit": audit | {"commit": known["commit"]}})
     assert by_older == "made by older code, and audited by older code"
 
@@ -169,3 +175,15 @@ def test_a_record_of_other_processes_or_another_device_is_current_and_of_other_s
     planned = Planned(ITEM, "laptop", {}, {"n_seeds": 3, "n_jobs": 1, "device": None}, 1.0)
     made = {"parameters": planned.parameters | {key: value}, "expected": expected_hash(ITEM)}
     assert stale(made, planned) == reason
+
+
+def test_modules_that_only_read_records_serve_nothing_that_computes_rows():
+    computes = [*LIB.glob("handful/**/*.py"), *LIB.glob("handful_papers/*/*.py")]
+    assert len(computes) > 100
+    for name in verification.READERS:
+        assert (LIB / "handful_papers" / f"{name}.py").is_file()
+    used = re.compile(rf"handful_papers(\.| import .*\b)({'|'.join(verification.READERS)})\b")
+    for path in [*computes, *NOTEBOOKS.glob("*/*.ipynb")]:
+        assert not used.search(path.read_text(encoding="utf-8")), path
+    assert used.search("from handful_papers.expected import compare")
+    assert used.search("from handful_papers import published, site")

@@ -200,6 +200,23 @@ def test_an_audit_compares_the_rows_that_are_on_record_and_no_others(off, differ
     ] == [True] * differ
 
 
+def test_an_audit_finds_a_row_by_its_keys_as_the_record_has_written_them(tmp_path):
+    """A whole number beside an empty cell is read back as 3.0, and a float with ten digits."""
+    rows = pd.DataFrame(
+        {
+            "method": ["a", "b"],
+            "seed": [3, None],
+            "share": [0.1 + 0.2, 0.25],
+            "value": [1.0, 2.0],
+        }
+    ).astype({"seed": object})
+    path = tmp_path / "rows.csv"
+    rows.to_csv(path, index=False, float_format="%.10g")
+    rules = {"keys": ["method", "seed", "share"], "value": {"rtol": 0.1, "reason": "seeds"}}
+    mine, theirs, _ = at_equal_keys(rows, pd.read_csv(path), rules)
+    assert mine.value.tolist() == theirs.value.tolist() == [1.0, 2.0]
+
+
 def test_the_profiles_of_a_notebook_are_read_from_its_entry():
     (quick,) = plan("quick", ["fig06"])
     (paper,) = plan("paper", ["bico/fig06*"])
