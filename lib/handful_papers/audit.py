@@ -82,8 +82,8 @@ def _audited(path, run, share, minutes):
             _, found["own_code"], moved = _compared(parts, own, rules)
             if not moved:
                 told = (
-                    f"{n_rows} rows as the record's own code gives them here; those on record, of "
-                    f"another machine, are up to {worst:.2g} away"
+                    f"{n_rows} rows as the record's own code gives them here; those on record, "
+                    f"made elsewhere, are up to {worst:.2g} away"
                 )
                 sentences = []
     _keep(path, record, share, found)
