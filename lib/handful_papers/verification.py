@@ -17,6 +17,7 @@ READERS = ("audit", "expected", "picture", "site", "sweep_rows", "verification")
 CODE = (
     "lib",
     ":(exclude)lib/handful_papers/*.toml",
+    ":(exclude)lib/handful_papers/record.schema.json",
     *(f":(exclude)lib/handful_papers/{name}.py" for name in READERS),
 )
 
