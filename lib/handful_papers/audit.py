@@ -78,16 +78,24 @@ def _audited(path, run, share, minutes):
     told = f"{n_rows} rows as on record"
     if sentences and sweeps:
         own = [part for part in _rows_by_its_code(record, sweeps) if set(rules["keys"]) & set(part)]
-        if len(own) == len(parts):
-            _, found["own_code"], moved = _compared(parts, own, rules)
-            if not moved:
-                told = (
-                    f"{n_rows} rows as the record's own code gives them here; those on record, "
-                    f"made elsewhere, are up to {worst:.2g} away"
-                )
-                sentences = []
+        by_own_code = _beside_own(parts, own, rules, n_rows)
+        if by_own_code is not None:
+            found["own_code"], sentences = by_own_code
+            told = (
+                f"{n_rows} rows as the record's own code gives them here; those on record, "
+                f"made elsewhere, are up to {worst:.2g} away"
+            )
     _keep(path, record, share, found)
     return told, sentences
+
+
+def _beside_own(parts, own, rules, n_rows):
+    """(largest relative difference, sentences) beside the rows of the record's own code; None where
+    it does not give all rows that are to be compared."""
+    if len(own) != len(parts):
+        return None
+    n_own, worst, sentences = _compared(parts, own, rules)
+    return (worst, sentences) if n_own >= n_rows else None
 
 
 def _compared(parts, others, rules):

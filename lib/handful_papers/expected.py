@@ -30,11 +30,13 @@ def at_equal_keys(rows, record, rules):
 
 def largest_difference(ours, theirs):
     """The largest relative difference of two tables of numbers, of `at_equal_keys`; 0 where nothing
-    is compared."""
+    is compared, 1 for a number beside a gap."""
     ours = ours.to_numpy(float)
     theirs = theirs.to_numpy(float)
     scale = np.maximum(np.abs(theirs), AUDIT["atol"] / AUDIT["rtol"])
-    return float(np.nan_to_num(np.abs(ours - theirs) / scale).max(initial=0.0))
+    apart = np.nan_to_num(np.abs(ours - theirs) / scale, nan=1.0, posinf=1.0)
+    apart[np.isnan(ours) & np.isnan(theirs)] = 0.0
+    return float(apart.max(initial=0.0))
 
 
 def _by_key(frame, keys):

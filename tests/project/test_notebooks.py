@@ -7,10 +7,11 @@ import shutil
 import pandas as pd
 import pytest
 from cells import run_cells
+from handful_papers.audit import _beside_own
 from handful_papers.claims import PROFILES
 from handful_papers.committed import FIGURES
 from handful_papers.entries import GPU, PROFILES_FOLDER, ROOT, figure_entry, names
-from handful_papers.expected import at_equal_keys, by_column, compare
+from handful_papers.expected import at_equal_keys, by_column, compare, largest_difference
 from handful_papers.parameters import NOTEBOOKS, cell_parameters
 from handful_papers.records import read_record
 from handful_papers.run import plan
@@ -215,6 +216,20 @@ def test_an_audit_finds_a_row_by_its_keys_as_the_record_has_written_them(tmp_pat
     rules = {"keys": ["method", "seed", "share"], "value": {"rtol": 0.1, "reason": "seeds"}}
     mine, theirs, _ = at_equal_keys(rows, pd.read_csv(path), rules)
     assert mine.value.tolist() == theirs.value.tolist() == [1.0, 2.0]
+
+
+def test_an_audit_takes_a_number_beside_a_gap_for_a_difference_and_lost_rows_for_no_answer():
+    both = pd.DataFrame({"value": [1.0, None]})
+    assert largest_difference(both, both) == 0.0
+    assert largest_difference(both, both.fillna(2.0)) == 1.0
+    assert largest_difference(both.fillna(2.0), both) == 1.0
+    rules = {"keys": ["seed"], "value": {"rtol": 0.1, "reason": "seeds"}}
+    part = pd.DataFrame({"seed": [0, 1], "value": [1.0, 2.0]})
+    assert _beside_own([part], [part], rules, 2) == (0.0, [])
+    assert _beside_own([part], [part + 0.5], rules, 2) is None
+    assert _beside_own([part], [], rules, 2) is None
+    worst, sentences = _beside_own([part], [part.assign(value=[1.0, 2.5])], rules, 2)
+    assert (worst, len(sentences)) == (0.2, 1)
 
 
 def test_the_profiles_of_a_notebook_are_read_from_its_entry():
