@@ -6,17 +6,15 @@ import pandas as pd
 
 from handful_papers.committed import FIGURES, module_of
 from handful_papers.entries import figure_entry, papers
-from handful_papers.levels import GENERATED, OWN, PART
 from handful_papers.provenance import write_atomically
 from handful_papers.published import beside, printed_values
 from handful_papers.records import read_rows
-from handful_papers.site import item_rows
+from handful_papers.site import EXTENTS, extents, item_rows
 from handful_papers.style import BLUE, GREEN, ORANGE, PURPLE, render, use_style
 
 TARGET = FIGURES / "reproduction.png"
 # The colours of the papers, in order.
 HUES = (BLUE, ORANGE, GREEN, PURPLE)
-WORDS = ("as printed", "reduced", "replaced")
 # The axis ends at a fifth and at five times the printed value.
 FACTOR = 5
 NUMBER = {"marker": "o", "ms": 2.5}
@@ -37,18 +35,6 @@ TYPE_SIZES = (
 NUMBERS_AT = -1.4
 
 
-def extents(record):
-    """What a run has of the paper's (data, size, model): one of `WORDS` each. Size: rows, steps,
-    grids and seeds."""
-    about = figure_entry(record["item"])
-    kind = record["level"]["kind"]
-    whole = kind == OWN or (
-        kind == GENERATED and not any(item.get("data") for item in about["item"])
-    )
-    data = WORDS[0] if whole else WORDS[1] if kind == PART else WORDS[2]
-    return data, WORDS[1] if record["reductions"] else WORDS[0], about.get("model", WORDS[0])
-
-
 def ratios(row):
     """Ours over the printed value: a row of (ratio, low, high, whether it is an effect that a claim
     is about) each.
@@ -65,8 +51,11 @@ def _effects(row):
     for claim in filter(_has_a_printed_number, row["claims"]):
         # The paper's number for several settings is their average.
         values = claim.get("average") or [claim[key] for key in ("ours", "low", "high")]
-        if None not in values:
-            ours, *ends = np.divide(values, claim["paper"])
+        ours, *ends = values
+        if ours is not None:
+            # A number without an interval is a mark alone.
+            ends = [ours if end is None else end for end in ends]
+            ours, *ends = np.divide([ours, *ends], claim["paper"])
             yield [ours, min(ends), max(ends), True]
 
 
@@ -180,7 +169,7 @@ def _line(left, right, height, row, colour):
     if row["record"] is None:
         return
     for place, word in enumerate(extents(row["record"])):
-        style = ("full", "left", "none")[WORDS.index(word)]
+        style = ("full", "left", "none")[EXTENTS.index(word)]
         right.plot(
             place,
             height,
@@ -242,7 +231,7 @@ def _legend():
     marks.append(EFFECT | OTHER_SIGN | {"label": "ours has the other sign"})
     circles = [
         dict(marker="o", ms=7, fillstyle=style, markerfacecoloralt="white", label=word)
-        for style, word in zip(("full", "left", "none"), WORDS)
+        for style, word in zip(("full", "left", "none"), EXTENTS)
     ]
     return [plt.Line2D([], [], color="0.3", ls="", **mark) for mark in marks + circles]
 

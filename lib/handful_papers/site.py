@@ -8,7 +8,7 @@ from collections import Counter
 from handful_papers.claims import AGREES, DISAGREES, VERDICTS
 from handful_papers.committed import COMMITTED, FIGURES, records
 from handful_papers.entries import figure_entry, papers
-from handful_papers.levels import GENERATED, OWN
+from handful_papers.levels import GENERATED, OWN, PART
 from handful_papers.run import plan, stale
 from handful_papers.texts import claims_table, number_text, ours_text, paper_text, verdict_text
 from handful_papers.verification import OLDER, unverified
@@ -16,12 +16,26 @@ from handful_papers.verification import OLDER, unverified
 QUICK = (
     "Quick runs test the code; verdicts are those of profile laptop: `handful report` prints them."
 )
+EXTENTS = AS_PRINTED, REDUCED, REPLACED = ("as printed", "reduced", "replaced")
 STRATA = (
-    "on the paper's data",
+    "on the paper's data, or drawn as it says",
     "on other data or with another model",
     "of mathematics and timing",
     "ours",
 )
+
+
+def extents(record):
+    """What a run has of the paper's (data, size, model): one of `EXTENTS` each. Size: rows, steps,
+    grids and seeds."""
+    about = figure_entry(record["item"])
+    kind = record["level"]["kind"]
+    whole = kind == OWN or (
+        kind == GENERATED and not any(item.get("data") for item in about["item"])
+    )
+    of_run = AS_PRINTED if whole else REDUCED if kind == PART else REPLACED
+    size = REDUCED if record["reductions"] else AS_PRINTED
+    return about.get("data", of_run), size, about.get("model", AS_PRINTED)
 
 
 def stratum(claim, record):
@@ -31,10 +45,8 @@ def stratum(claim, record):
         return STRATA[3]
     if claim["kind"] == "check":
         return STRATA[2]
-    about = figure_entry(record["item"])
-    kind = record["level"]["kind"]
-    generated = kind == GENERATED and not any(item.get("data") for item in about["item"])
-    return STRATA[0] if (kind == OWN or generated) and "model" not in about else STRATA[1]
+    data, _, model = extents(record)
+    return STRATA[0] if data == model == AS_PRINTED else STRATA[1]
 
 
 def tally(claims):
@@ -139,8 +151,8 @@ def summary(rows):
         found = Counter(claim["verdict"] for where, claim in judged if where == name)
         counts += [found[verdict] for verdict in VERDICTS]
     told = (
-        "On the papers' own data {} of their claims agree, {} disagree and {} are undecided; "
-        "on less or other data, or with another model, {}, {} and {}; "
+        "Of the papers' claims on their own data, or data drawn as they say, {} agree, {} disagree "
+        "and {} cannot be told; on less or other data, or with another model, {}, {} and {}; "
         "of mathematics and timing {}, {} and {}."
     ).format(*counts)
     of_papers = [claim for where, claim in judged if where != STRATA[3]]

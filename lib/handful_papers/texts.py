@@ -41,18 +41,10 @@ def ours_text(claim):
     ours = claim["ours"]
     if ours is None or isinstance(ours, str):
         return ours or "–"
-    interval = interval_text(claim["low"], claim["high"]) if _has_interval(claim) else ""
+    has_interval = claim["low"] is not None and claim["low"] != claim["high"]
+    interval = interval_text(claim["low"], claim["high"]) if has_interval else ""
     average = f", on average {number_text(claim['average'][0])}" if "average" in claim else ""
     return f"{number_text(ours)}{interval} {claim['unit']}{average}"
-
-
-def _has_interval(claim):
-    low = claim["low"]
-    high = claim["high"]
-    if low is None or low == high:
-        return False
-    # A number that is shown in place of the tested effect may lie outside of its interval.
-    return low <= claim["ours"] <= high
 
 
 def paper_text(claim):

@@ -292,9 +292,11 @@ def judge(claim, given, run):
     average = None
     if settings:
         found = decide(settings, **claim.rule)
-        shown = found.effect if shown is None else shown
-        low = found.low
-        high = found.high
+        # Of a number that is not what the rule looks at there is no interval.
+        if shown is None:
+            shown = found.effect
+            low = found.low
+            high = found.high
         average = found.average
         if not reason:
             verdict = found.verdict

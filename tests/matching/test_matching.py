@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
-from handful import LeastSquares, Logistic, MatchedCoreset, MergeReduce
+from handful import BilevelCoreset, LeastSquares, Logistic, MatchedCoreset, MergeReduce
 from handful.blocks import Blocks
 from handful.checks import ConvergenceError
 from handful.matching import check_log_weights, recombine
@@ -21,10 +21,12 @@ from handful.matching.pilot import CHAINS, Pilot, find_pilot, newton
 from handful.matching.recombine import Products, pursue
 from handful.matching.stein import stein_test
 from handful.models import Poisson
+from handful.models.links import Link
 from handful_papers.own.posterior import SoftplusPoisson
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import digamma, expit, logsumexp, polygamma
+from scipy.stats import norm
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
@@ -264,6 +266,52 @@ def posterior_cases():
 
 
 CASES = {name: case for name, *case in posterior_cases()}
+
+
+class ProbitLink(Link):
+    """Two classes by the normal distribution, which has a mean and is not canonical."""
+
+    def mean(self, Z):
+        return norm.cdf(Z)
+
+    def loss(self, Z, Y):
+        return -np.where(Y > 0, norm.logcdf(Z), norm.logcdf(-Z))[:, 0]
+
+    def derivatives(self, Z, Y):
+        sign = 2 * Y - 1
+        ratio = sign * np.exp(norm.logpdf(Z) - norm.logcdf(sign * Z))
+        return -ratio, (ratio * (ratio + Z))[:, :, None]
+
+
+class Probit(Logistic):
+    def link(self, n_outputs):
+        return ProbitLink()
+
+
+def linear_likelihoods():
+    yield from ((name, *CASES[name][:3]) for name in list(CASES)[:-1])
+    _, X, y, _ = CASES["logistic"]
+    yield "probit", Probit(), X, y
+    yield "least squares", LeastSquares(), X, X[:, 0] + y
+
+
+@pytest.mark.parametrize(
+    ("problem", "X", "y"), [pytest.param(*case, id=name) for name, *case in linear_likelihoods()]
+)
+def test_slopes_of_log_likelihoods_are_differences_whatever_the_link(problem, X, y):
+    model, targets = likelihood(problem, y)
+    rows = LikelihoodSums(model, X[:50], targets[:50], np.arange(1.0, 51))
+    p = model.n_outputs * (X.shape[1] + 1)
+    theta = np.random.default_rng(1).normal(size=(3, p)) / 2
+    h = 1e-5
+    moves = h * np.eye(p)
+    found = np.stack([rows.sums(theta + m) - rows.sums(theta - m) for m in moves], axis=1)
+    np.testing.assert_allclose(rows.slopes(theta), found / (2 * h), rtol=1e-6, atol=1e-4)
+
+
+def test_no_rows_are_chosen_for_a_link_that_is_not_canonical():
+    with pytest.raises(NotImplementedError, match="Probit has a link that is not canonical"):
+        BilevelCoreset(Probit(), size=10).fit(*CASES["logistic"][1:3])
 
 
 def divergence(problem, X, y, matched, start, prior=1.0, n_draws=3000):

@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from handful_papers import picture
+from handful_papers import picture, site
 from handful_papers.entries import figure_entry, names
 from handful_papers.published import beside, printed_values, published
 from handful_papers.site import _claims_of, item_rows
@@ -46,10 +46,13 @@ def test_what_was_run_of_a_paper_follows_from_the_record():
         "level": {"kind": "part"},
         "reductions": ["n_seeds = 1 instead of 2"],
     }
-    assert picture.extents(record) == ("reduced", "reduced", "replaced")
-    record = {"item": "bico/fig04_gmm_selection", "level": {"kind": "generated"}, "reductions": []}
-    assert picture.extents(record) == ("as printed",) * 3
-    assert {figure_entry(name).get("model", "as printed") for name in names()} <= set(picture.WORDS)
+    assert site.extents(record) == ("reduced", "reduced", "replaced")
+    record = {"item": "vrm/fig02_kdpp", "level": {"kind": "generated"}, "reductions": []}
+    assert site.extents(record) == ("as printed",) * 3
+    unknown = record | {"item": "bico/fig04_gmm_selection"}
+    assert site.extents(unknown) == ("replaced", "as printed", "as printed")
+    told = {figure_entry(name).get(key) for name in names() for key in ("data", "model")}
+    assert told <= {None, *site.EXTENTS}
 
 
 def claim(ours, paper, *, low=None, high=None, whose="paper"):

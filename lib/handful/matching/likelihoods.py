@@ -503,9 +503,7 @@ class LinearLikelihood(ProblemLikelihood):
     def at(self, eta, Y):
         """Log-likelihoods, shape (rows, K), of linear predictors (rows, K outputs) and targets
         (rows, outputs)."""
-        n_sets = eta.shape[1] // self.n_outputs
-        each = eta.reshape(-1, self.n_outputs)
-        targets = np.repeat(Y, n_sets, axis=0)
+        each, targets, n_sets = self._each(eta, Y)
         losses = self.link.loss(each, targets)
         loss = losses.reshape(-1, n_sets)
         if self.counts:
@@ -566,11 +564,15 @@ class LinearLikelihood(ProblemLikelihood):
 
     def _residuals(self, eta, y):
         """Slopes of the log-likelihoods by linear predictors (rows, K outputs), of that shape."""
+        each, targets, _ = self._each(eta, y)
+        return -self.link.slopes(each, targets).reshape(eta.shape)
+
+    def _each(self, eta, Y):
+        """Linear predictors (rows, K outputs) and targets (rows, outputs) as rows of outputs, K of
+        them for each row, and K."""
+        n_sets = eta.shape[1] // self.n_outputs
         each = eta.reshape(-1, self.n_outputs)
-        mean = self.link.mean(each)
-        shape = (len(y), -1, self.n_outputs)
-        slopes = y[:, None] - mean.reshape(shape)
-        return slopes.reshape(eta.shape)
+        return each, np.repeat(Y, n_sets, axis=0), n_sets
 
     def longest(self, root, X, y):
         """Largest length of a row of the design, in the metric of a Cholesky factor."""

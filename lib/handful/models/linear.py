@@ -94,7 +94,13 @@ class LinearProblem(Problem):
         check_magnitude(self.encode(y), "y", dtype)
 
     def model(self, rows: Any, rng: Any, *, ihvp: Any = None, weighted: bool = False) -> Any:
-        """An empty `GLM`; ValueError for huge targets."""
+        """An empty `GLM`; ValueError for huge targets, NotImplementedError for a link that is not
+        canonical."""
+        if not self.link(1).canonical:
+            raise NotImplementedError(
+                f"{type(self).__name__} has a link that is not canonical: MatchedCoreset takes such "
+                "a loss, but no rows can be chosen for it."
+            )
         rows = rows.encoded(self)
         check_magnitude(rows.y, "y", rows.X.dtype)
         rows.y = np.asfortranarray(rows.y, dtype=rows.X.dtype)

@@ -1,8 +1,8 @@
 """Linear predictors of rows, losses of them, and what these mean for the parameters.
 
-A loss has its canonical link. It is a function of linear predictors (logits) ``Z``, targets ``Y``
-and means ``P``, all of shape (n, K): the derivative of a row's loss by its logits is ``P - Y``, the
-second derivative C depends on P alone.
+A loss is a function of linear predictors (logits) ``Z``, targets ``Y`` and means ``P``, all of
+shape (n, K). With its canonical link the derivative of a row's loss by its logits is ``P - Y``, and
+the second derivative C depends on P alone. A loss with another link can be matched.
 """
 
 import numpy as np
@@ -83,11 +83,24 @@ class Link:
         """C of every row, shape (n, 1)."""
         raise NotImplementedError
 
+    @property
+    def canonical(self):
+        """Whether the first derivative is ``P - Y``. A link for which it is not overrides
+        `derivatives`."""
+        return type(self).derivatives is Link.derivatives
+
     def derivatives(self, Z, Y):
         """First and second derivatives of every row's loss by its logits, shapes (n, K) and (n, K,
         K)."""
         P = self.mean(Z)
         return P - Y, self.hessians(P)
+
+    def slopes(self, Z, Y):
+        """First derivative of every row's loss by its logits, shape (n, K)."""
+        if self.canonical:
+            return self.mean(Z) - Y
+        first, _ = self.derivatives(Z, Y)
+        return first
 
     def curve(self, P, D):
         """``C_i d_i`` for every row i of D, shape (n, K)."""

@@ -74,7 +74,7 @@ def path_rows(
     -------
     list of dict: seed, method, level (percent), step (the first after which at most `level` percent
         of the weights are positive) and positive (percent, after that step); at the level `share`
-        where either method ends after as many steps
+        where either method ends, without the penalty at the latest after as many steps
     """
     data = image_features(
         dataset,

@@ -146,6 +146,21 @@ def run(
     return rows, sampler
 
 
+def compile_samplers(X, **options):
+    """A few steps of each of `METHODS`, so that no time on record holds a compilation."""
+    for method in METHODS:
+        run(
+            method,
+            X,
+            X[:1],
+            X[:2],
+            1.0,
+            record_at=[2],
+            rng=np.random.default_rng(0),
+            **options,
+        )
+
+
 def read_rows(name, n_max, *, seed):
     """The rows of a data set, test part included, at most `n_max` of them, drawn with `seed`:
     Dataset and array."""
@@ -248,6 +263,7 @@ def start_rows(
         **common,
     )
     options = {method: tuned(method, X, grid=grid, **of_tuning) for method, grid in grids.items()}
+    compile_samplers(X, **common)
     common["record_at"] = records(n_steps)
     for r in range(n_runs):
         for method in METHODS:
@@ -337,7 +353,7 @@ def _setup(first):
     return paired_differences(
         first,
         a="vrm",
-        b="uniform",
+        b=["uniform", "vrb"],
         value="seconds",
         by="dataset",
         seed="start",
