@@ -552,7 +552,7 @@ def check_sample_weight(sample_weight, n):
             f"sample_weight must not be negative, got {sample_weight[worst]} at row {worst}."
         )
     if not sample_weight.any():
-        raise ValueError(f"sample_weight is zero for all {n} rows: nothing to select from.")
+        raise ValueError(f"sample_weight is zero for all {n} rows: none counts.")
     with np.errstate(over="ignore"):
         total = sample_weight.sum()
     if not np.finfo(np.float64).tiny <= total < np.inf:

@@ -65,7 +65,7 @@ class DrawShares(Plan):
         _, mass, totals = zip(*blocks.map(census))
         mass = np.array(mass)
         if not mass.any():
-            raise ValueError("sample_weight is zero for all rows: nothing to select from.")
+            raise ValueError("sample_weight is zero for all rows: none counts.")
         due = selector.size * mass / mass.sum()
         # Each block draws a whole number next to what is due, and on average that.
         drawn = np.diff(np.floor(np.cumsum(due) + rng.random()), prepend=0)

@@ -98,8 +98,8 @@ class LinearProblem(Problem):
         canonical."""
         if not self.link(1).canonical:
             raise NotImplementedError(
-                f"{type(self).__name__} has a link that is not canonical: MatchedCoreset takes such "
-                "a loss, but no rows can be chosen for it."
+                f"{type(self).__name__} has a link that is not canonical: MatchedCoreset takes it, "
+                "but no rows can be chosen for it."
             )
         rows = rows.encoded(self)
         check_magnitude(rows.y, "y", rows.X.dtype)
