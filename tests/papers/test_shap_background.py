@@ -110,8 +110,17 @@ def test_a_row_of_each_group_of_outputs(rng):
 def test_the_background_of_as_many_calls_has_the_rows_that_the_pilots_cost(rng):
     found = shapley._backgrounds_of_calls(np.zeros((1000, 26)), 30, 210, rng)
     # 210,000 calls, of 2,100 coalitions for each explained row and background row
-    assert [len(rows) for _, rows, _ in found] == [130, 40, 31]
-    assert [known["method"] for known, *_ in found] == ["calls of 1", "calls of 10", "calls of 100"]
+    assert [len(rows) for _, rows, _ in found] == [130, 130, 40, 40, 31, 31]
+    methods = [known["method"] for known, *_ in found]
+    assert methods[:4] == [
+        "calls of 1",
+        "thinned, calls of 1",
+        "calls of 10",
+        "thinned, calls of 10",
+    ]
+    # Eight columns have 254 coalitions, of which none is sampled twice.
+    few = shapley._backgrounds_of_calls(np.zeros((1024, 8)), 32, 256, rng)
+    assert [len(rows) for _, rows, _ in few] == [1024, 1024, 135, 135, 42, 42]
 
 
 def test_a_ratio_is_to_the_best_of_the_others_in_each_setting():

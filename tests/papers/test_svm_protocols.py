@@ -14,9 +14,10 @@ from handful_papers.svm.comparisons import (
     ratios,
     trials,
 )
-from handful_papers.svm.errors import train_within
+from handful_papers.svm.errors import ARMS, searched_numbers, train_within
 from handful_papers.svm.fig02_offline_time import solvers_on_all_points
 from handful_papers.verdicts import decide
+from scipy import sparse
 from sklearn.svm import SVC
 
 
@@ -45,6 +46,20 @@ def test_equal_arms_hold_in_at_most_five_percent_of_the_cases(rng):
         a, b = np.exp(1.0 * rng.normal(size=(2, n)))
         held += decide({"": jackknifed_ratio(a, b)}, above=1, scale="log")[0] == AGREES
     assert held / trials <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / trials)
+
+
+def test_the_searched_clusters_are_the_authors_grid_and_lower_the_sum(rng):
+    assert searched_numbers(48_270) == [24, 72, 219]
+    assert searched_numbers(100) == [10, 12]  # 12 = 2 log 200 is more than the root
+    y = np.repeat([0, 1], [4000, 500])
+    X = rng.normal(size=(len(y), 3)) + 4 * rng.integers(0, 5, (len(y), 1)) + y[:, None]
+    for rows in (X, sparse.csr_array(X)):
+        arms = {
+            name: ARMS[name]().set_params(random_state=0) for name in ("svm paper", "svm searched")
+        }
+        by_log, searched = (arm.fit(rows, y) for arm in arms.values())
+        assert set(searched.n_clusters_) <= {*searched_numbers(4000), *searched_numbers(500)}
+        assert searched.total_sensitivity_ < by_log.total_sensitivity_
 
 
 def _rows():

@@ -23,7 +23,7 @@ def evidence(run):
     found = {"vcgmm-tabS1-distances": settings}
     memory = dict(points=1, clusters=0, neighbors=2)
     found["vcgmm-tabS1-memory"] = _off(fitted, "vc-GMM memory", "bytes", memory)
-    return found | {"vcgmm-figS1-search-sets": _search_sets(rows, **run.parameters["base"])}
+    return found
 
 
 def _off(fitted, part, quantity, stated):
@@ -34,12 +34,3 @@ def _off(fitted, part, quantity, stated):
     shown = ", ".join(f"{axis} {values.mean():.2f}" for axis, values in ours.items())
     off = {axis: values - stated[axis] for axis, values in ours.items()}
     return Evidence(off, shown=shown)
-
-
-def _search_sets(rows, points, clusters, neighbors, dimensions):
-    of_iterations = rows[rows.part == "vc-GMM iteration"]
-    mine = of_iterations[(of_iterations.axis == "points") & (of_iterations.points == points)]
-    met = mine[mine.quantity == "distances"].groupby("seed").value.mean() / points
-    settings = {"over G²": met / neighbors**2, "over a tenth of C": met / (clusters / 10)}
-    shown = f"{met.mean():.1f} of {clusters:,} clusters, G² = {neighbors**2}"
-    return Evidence(settings, shown=shown)
