@@ -100,4 +100,4 @@ def test_a_verdict_that_moved_with_the_rules_is_said_as_it_is_now():
     renamed = {"vcgmm-fig01-work-to-lwcs-error": "vcgmm-fig01-time-to-lwcs-error"}
     for claim, before, after in moved:
         assert before != after
-        assert now[renamed.get(claim, claim)] == after
+        assert now.get(renamed.get(claim, claim), "dropped") == after
