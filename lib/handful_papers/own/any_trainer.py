@@ -522,10 +522,6 @@ def over_trials(rows, size):
     return (wide[CHOICE] / wide["best of draws"]).rename("ratio").reset_index()
 
 
-# Ticks of a logarithmic axis: the first of these of which it shows three.
-MARKS = ((0.1, 0.2, 0.5, 1, 2, 5, 10), (0.5, 0.7, 1, 1.4, 2), (0.8, 0.9, 1, 1.1, 1.2))
-
-
 def draw_relative(rows, datasets, unseen):
     """Loss over the stratified draw's: a panel a trainer, a line a data set; median and quartiles
     over seeds."""
@@ -560,8 +556,8 @@ def draw_relative(rows, datasets, unseen):
         ax.axvline(1.0, color="#222222", lw=0.6)
         ax.set(title=title, xscale="log")
         left, right = ax.get_xlim()
-        inside = ([mark for mark in marks if left <= mark <= right] for marks in MARKS)
-        ticks = next((marks for marks in inside if len(marks) > 2), [1])
+        marks = [0.1, 0.2, 0.5, 1, 2, 5, 10] if right > 4 * left else [0.5, 0.7, 1, 1.4, 2]
+        ticks = [mark for mark in marks if left <= mark <= right]
         ax.set_xticks(ticks, [f"{mark:g}" for mark in ticks], minor=False)
         ax.minorticks_off()
         labels = [data_name(name) + " *" * (name in unseen) for name in names]
