@@ -222,7 +222,9 @@ def thinned(pool, size, rng):
     near = kernel[:, rows].sum(axis=1)
     for place in range(size):
         near -= kernel[:, rows[place]]
-        rows[place] = np.argmin(2 * near + own - 2 * size * mean)
+        far = 2 * near + own
+        far -= 2 * size * mean
+        rows[place] = np.argmin(far)
         near += kernel[:, rows[place]]
     return rows
 
@@ -397,7 +399,12 @@ def _backgrounds_of_calls(pool, size, n_pilots, rng):
     for count in EXPLAINED:
         more = min(n, size + round(n_pilots * n / (coalitions * count)))
         drawn = rng.permutation(n)[:more]
-        ways = {"calls of": drawn, "thinned, calls of": thinned(pool, more, thinner)}
+        near = thinned(pool, more, thinner)
+        ones = np.ones(more)
+        ways = {
+            "calls of": drawn,
+            "thinned, calls of": near,
+        }
         for way, background in ways.items():
             known = dict(
                 method=f"{way} {count}",
@@ -405,7 +412,7 @@ def _backgrounds_of_calls(pool, size, n_pilots, rng):
                 calls=0,
                 seconds=0.0,
             )
-            found.append((known, background, np.ones(more)))
+            found.append((known, background, ones))
     return found
 
 
