@@ -18,7 +18,7 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
-from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
+from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -273,3 +273,43 @@ def test_words_that_suspects_cannot_train_on_are_told_with_what_mends_it():
     assert "Column 'town' of X holds words" in str(told.value)
     columns = make_column_transformer((OneHotEncoder(), ["town"]), remainder="passthrough")
     suspects(make_pipeline(columns, LogisticRegression()), frame, y, random_state=0)
+
+
+@pytest.mark.parametrize("labels", [(0, 1), (2, 1), ("y", "n")])
+def test_class_weights_are_those_of_the_labels(noisy, labels):
+    X, y = noisy
+    scores = []
+    for names in (labels, (0, 1)):
+        model = LogisticRegression(class_weight={names[0]: 10.0, names[1]: 1.0})
+        # of either order the folds are the same
+        scores.append(suspects(model, X, np.array(names)[y], random_state=0).scores_)
+    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-6)
+
+
+def test_pairs_of_classes_are_not_taken_for_classes():
+    X, y = load_digits(n_class=3, return_X_y=True)
+    y[::10] = (y[::10] + 1) % 3
+    search = GridSearchCV(SVC(decision_function_shape="ovo"), {"C": [1.0]}, cv=2)
+    of_classes = suspects(SVC(), X, y, random_state=0).indices_
+    for model in (SVC(decision_function_shape="ovo"), search):
+        np.testing.assert_array_equal(suspects(model, X, y, random_state=0).indices_, of_classes)
+
+
+@pytest.mark.parametrize("kind", ["targets", "two classes", "three classes"])
+def test_influence_keeps_its_digits_far_from_zero(kind):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 2))
+    y = X[:, 0] + 0.3 * rng.normal(size=90)
+    if kind != "targets":
+        y = np.digitize(y, [0.0] if kind == "two classes" else [-0.5, 0.5])
+    problem = (LeastSquares if kind == "targets" else Logistic)(L2)
+    near, far = (
+        influence(problem, X[:60] + shift, y[:60], X[60:] + shift, y[60:]) for shift in (0, 1e7)
+    )
+    np.testing.assert_allclose(far, near, rtol=1e-6, atol=1e-6 * np.abs(near).max())
+
+
+def test_folds_that_are_none_are_refused_before_a_problem_asks_for_them(noisy):
+    for n_folds in (0, 1):
+        with pytest.raises(ValueError, match="n_folds must be an integer of at least 2"):
+            suspects(Logistic(L2), *noisy, n_folds=n_folds)

@@ -290,6 +290,53 @@ def test_what_is_kept_of_a_function_is_not_taken_for_another_of_its_name(rows, t
     assert blocks.map(own.total) == [N]
 
 
+class Times:
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, block):
+        return self.factor * block.X.sum()
+
+    def of(self, block):
+        return self(block)
+
+
+def of_a_variable(block):
+    return FACTOR * block.X.sum()
+
+
+FACTOR = 1
+
+
+def test_what_is_kept_is_not_given_for_a_function_that_reads_other_values(
+    rows, tmp_path, monkeypatch
+):
+    np.save(tmp_path / "X.npy", rows[0])
+    blocks = Blocks(str(tmp_path / "X.npy"), keep=tmp_path / "kept")
+    total = rows[0].sum()
+
+    def times(factor):
+        return lambda block: factor * block.X.sum()
+
+    pairs = {
+        "lambdas of a line": [lambda b: b.X.sum(), lambda b: 2 * b.X.sum()],
+        "closures": [times(1), times(2)],
+        "methods": [Times(1).of, Times(2).of],
+        "objects": [Times(1), Times(2)],
+    }
+    for _ in range(2):
+        for functions in pairs.values():
+            found = [blocks.map(function) for function in functions]
+            np.testing.assert_allclose(found, [[total], [2 * total]])
+    first = blocks.map(of_a_variable)
+    monkeypatch.setitem(globals(), "FACTOR", 2)
+    np.testing.assert_allclose([first, blocks.map(of_a_variable)], [[total], [2 * total]])
+    assert len(list((tmp_path / "kept").iterdir())) == 2 * len(pairs) + 2
+    lock = threading.Lock()
+    with pytest.raises(TypeError, match="give what it needs as further arguments"):
+        blocks.map(lambda block: lock)
+
+
 def test_what_was_kept_and_is_damaged_or_belongs_to_another_block_is_computed_again(tmp_path):
     files = [tmp_path / f"{i}.npy" for i in range(3)]
     for i, file in enumerate(files):

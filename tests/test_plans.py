@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from handful import KCenter, UniformCoreset
+from handful import KCenter, SVMCoreset, UniformCoreset
 from handful.blocks import Blocks, uniform_rows
 from handful.coreset import SizedSelector
 from handful.plans import Compress, DrawShares
@@ -57,3 +57,21 @@ def test_a_center_stands_for_the_rows_around_it_in_its_block_and_counts_alike_in
     np.testing.assert_allclose(found.weights_, N / 5)
     cells = KCenter(5, weighting="cells", random_state=0).fit(Blocks(X, rows=ROWS))
     np.testing.assert_array_equal(found.indices_, cells.indices_)
+
+
+def test_no_block_draws_more_rows_than_count_in_it_and_sums_are_kept(rng):
+    X = rng.normal(size=(400, 3))
+    y = (np.arange(400) % 2).astype(int)
+    w = np.ones(400)
+    w[:100] = 0
+    w[:5] = 1000
+    blocks = Blocks(X, y, w, rows=100)
+    found = []
+    for seed in range(300):
+        few = SVMCoreset(20, sampling="systematic", random_state=seed).fit(blocks)
+        assert len(set(few.indices_.tolist())) == 20
+        assert set(range(5)) <= set(few.indices_.tolist())
+        found.append(few.weights_ @ X[few.indices_, 0])
+    assert abs(np.mean(found) - w @ X[:, 0]) < 4 * np.std(found) / np.sqrt(300)
+    with pytest.raises(ValueError, match="size must be at most the number of rows, got size=400"):
+        SVMCoreset(400, sampling="systematic").fit(blocks)

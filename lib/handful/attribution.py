@@ -88,6 +88,10 @@ class LinearTraining:
                 f"X_test must have the {X.shape[1]} columns of X, got {X_test.shape[1]}."
             )
         _check_names(*given)
+        if problem.fit_intercept and not problem.penalise_intercept:
+            # changes nothing but the intercept, and keeps the digits of columns far from zero
+            mean = X.mean(axis=0, dtype=np.float64)
+            X, X_test = ((rows - mean).astype(X.dtype) for rows in (X, X_test))
         self.problem = problem
         self.d = X.shape[1]
         rows = LinearLikelihood(problem, y)
@@ -323,6 +327,7 @@ def suspects(
     X = readable(X)
     y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
     check_consistent_length(X, y)
+    check_integer("n_folds", n_folds, least=2, why="parts held out in turn")
     if is_problem:
         estimator.check()
         estimator = estimator.estimator(len(y) * (1 - 1 / n_folds))
@@ -330,6 +335,9 @@ def suspects(
     own = estimator.get_params()
     fold_seed = int(rng.integers(MAX_SEED))
     seed_unset(model, int(rng.integers(MAX_SEED)))
+    # scores of classes, not of their pairs
+    pairwise = [name for name in model.get_params() if name.endswith("decision_function_shape")]
+    model.set_params(**dict.fromkeys(pairwise, "ovr"))
     classes = np.unique(y, return_inverse=True) if kind_of(estimator) == "classifier" else None
     with training_named(estimator, X, "suspects({}, X, y)"):
         if "oob_score" in own and own.get("bootstrap", True):
@@ -337,7 +345,7 @@ def suspects(
         else:
             predicted = _out_of_fold(model, X, y, classes, n_folds, fold_seed)
     if classes is None:
-        scores = 0.5 * (predicted - y) ** 2
+        scores = 0.5 * (np.ravel(predicted) - y) ** 2
     else:
         scores = -predicted[np.arange(len(y)), classes[1]]
     return Suspects(np.argsort(-scores, kind="stable"), scores)
@@ -389,22 +397,23 @@ def _out_of_fold(model, X, y, classes, n_folds, seed):
         and _is_logistic(model)
     ):
         # finite, however sure
-        z = _predicted(model, X, classes[1], folds, "decision_function")
+        z = _predicted(model, X, y, folds, "decision_function")
         return log_softmax(z if z.ndim == 2 else np.column_stack([np.zeros(len(z)), z]), axis=1)
     if hasattr(model, "predict_proba"):
-        shares = _predicted(model, X, classes[1], folds, "predict_proba")
+        shares = _predicted(model, X, y, folds, "predict_proba")
         return np.log(np.maximum(shares, LEAST_PROBABILITY))
     if not hasattr(model, "decision_function"):
         said = _predicted(model, X, y, folds)
         return (np.asarray(said)[:, None] == labels).astype(float) - 1.0
-    z = _predicted(model, X, classes[1], folds, "decision_function")
+    z = _predicted(model, X, y, folds, "decision_function")
     z = z if z.ndim == 2 else np.column_stack([-z, z])
     first, second = -np.sort(-z, axis=1)[:, :2].T
     return z - np.where(z == first[:, None], second[:, None], first[:, None])
 
 
 def _predicted(model, X, y, folds, method="predict"):
-    # scikit-learn's `cross_val_predict` with a bar; it too numbers the labels for all but `predict`
+    # scikit-learn's `cross_val_predict` with a bar; but that trains on numbers in place of labels,
+    # which a `class_weight` would not know
     X, y = indexable(X, y)
     held_out = []
     found = []

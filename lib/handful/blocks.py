@@ -12,13 +12,14 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial, wraps
 from importlib import import_module
+from inspect import getclosurevars
 from pathlib import Path
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 from zlib import crc32
 
 import joblib
 import numpy as np
-from joblib.func_inspect import get_func_code
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -60,7 +61,8 @@ class Blocks(RowBlocks):
     keep : a folder or None; what a pass over files gives for each block is kept there, so that what
         broke off, what ``out=`` writes, too, goes on after the last finished block when it is
         called again, a fit with the same options and an integer `random_state`. A block whose files
-        changed since is read again. Delete the folder in the end
+        changed since is read again, and so is what another function gives: one of other code, or
+        that reads another value of a variable. Delete the folder in the end
 
     Attributes
     ----------
@@ -252,7 +254,7 @@ class Blocks(RowBlocks):
             for a in more
             if isinstance(a, Path)
         ]
-        path = Path(self.keep) / joblib.hash([get_func_code(function)[0], args, times, task])
+        path = Path(self.keep) / _hash_of(function, [args, times, task])
         # What was kept may not be there, or be of an older version.
         with suppress(Exception):
             data = memoryview(path.read_bytes())
@@ -276,6 +278,54 @@ class Blocks(RowBlocks):
 
     def _compute(self, tasks):
         return list(self._dask.compute(*tasks)) if self._dask else tasks
+
+
+def _hash_of(function, given):
+    """A hash of what a function's results depend on: its code, what it reads beside its arguments,
+    and those."""
+    try:
+        return joblib.hash([_read_by(function), given])
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise TypeError(
+            f"keep tells results apart by all that a function reads, and {function!r} reads what "
+            "cannot be pickled: give what it needs as further arguments, "
+            "blocks.map(function, model), or leave keep out."
+        ) from error
+
+
+def _read_by(function):
+    """What a function is: of one that is written in Python its code, its defaults, the object that
+    it belongs to, and the variables around it that it reads; of anything else itself."""
+    if isinstance(function, MethodType):
+        return [_read_by(function.__func__), function.__self__]
+    if not isinstance(function, FunctionType):
+        return function
+    around = getclosurevars(function)
+    variables = around.globals | around.nonlocals
+    return [
+        _code_of(function.__code__),
+        function.__defaults__,
+        function.__kwdefaults__,
+        {name: _value_of(value) for name, value in variables.items()},
+    ]
+
+
+def _value_of(value):
+    # Modules, classes and functions, which have names, go by these, and a function by its code too.
+    if isinstance(value, ModuleType):
+        return value.__name__
+    if isinstance(value, FunctionType):
+        return value.__module__, value.__qualname__, _code_of(value.__code__)
+    if hasattr(value, "__qualname__"):
+        return value.__module__, value.__qualname__
+    return value
+
+
+def _code_of(code):
+    # Instructions and what they name, without lines and paths, which differ from one notebook to
+    # the next.
+    constants = [_code_of(c) if isinstance(c, CodeType) else c for c in code.co_consts]
+    return code.co_code, code.co_names, constants
 
 
 class _Summed:

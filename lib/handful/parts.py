@@ -164,13 +164,14 @@ def class_totals(y, weights):
         labels = np.array(labels.tolist())
     if labels.dtype.kind not in "biu" and not (labels == np.floor(labels)).all():
         return None
-    low = float(labels.min())
-    high = float(labels.max())
-    if high - low >= WIDE:
+    low = labels.min()
+    high = labels.max()
+    if float(high) - float(low) >= WIDE or high > np.iinfo(np.intp).max:
         found, codes = np.unique(labels, return_inverse=True)
     else:
-        found = np.arange(int(low), int(high) + 1)
-        codes = labels.astype(np.intp) - int(low)
+        low = int(low)
+        found = np.arange(low, int(high) + 1)
+        codes = labels.astype(np.intp) - low
     mass = np.bincount(codes, weights, len(found))
     there = np.bincount(codes, minlength=len(found)) > 0
     if np.count_nonzero(there) > MOST_CLASSES:

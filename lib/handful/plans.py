@@ -62,13 +62,16 @@ class DrawShares(Plan):
     def select(self, selector, blocks, rng):
         """As `Plan.select`."""
         seed = int(rng.integers(MAX_SEED))
-        _, mass, totals = zip(*blocks.map(census))
+        n_present, mass, totals = zip(*blocks.map(census))
         mass = np.array(mass)
         if not mass.any():
             raise ValueError("sample_weight is zero for all rows: none counts.")
-        due = selector.size * mass / mass.sum()
+        check_size(selector.size, sum(n_present), blocks.n, repeats=selector._repeats)
+        most = np.inf if selector._repeats else np.array(n_present)
+        due = inclusion_probabilities(mass, selector.size, most)
         # Each block draws a whole number next to what is due, and on average that.
         drawn = np.diff(np.floor(np.cumsum(due) + rng.random()), prepend=0)
+        drawn = np.minimum(drawn, most)
         own = [(int(k), k / share) if k else None for k, share in zip(drawn, due)]
         union = joined(blocks.map(_share_of_block, clone(selector), seed, own=own))
         selector._tell_lost(united(totals), class_totals(union.y, union.weight))
@@ -128,22 +131,26 @@ class Compress(Plan):
         return union.ids[selector.indices_], selector.weights_
 
 
-def inclusion_probabilities(weights, size):
-    """Probabilities in proportion to positive weights, at most 1, that add up to `size`: shape
-    (n,)."""
-    probabilities = np.zeros(len(weights))
-    is_certain = np.zeros(len(weights), dtype=bool)
-    while True:
-        n_left = size - np.count_nonzero(is_certain)
-        open_weights = weights[~is_certain]
-        probabilities[is_certain] = 1.0
-        if n_left == 0 or len(open_weights) == 0:
-            return probabilities
-        probabilities[~is_certain] = open_weights * (n_left / open_weights.sum())
-        above = probabilities > 1
-        if not above.any():
-            return probabilities
-        is_certain |= above
+def inclusion_probabilities(weights, size, most=1.0):
+    """Shares of `size` in proportion to weights, each at most `most`, that add up to `size`: shape
+    (n,).
+
+    Parameters
+    ----------
+    weights : non-negative float array, shape (n,)
+    size : int, at most the sum of `most` over the positive weights
+    most : float, or array of shape (n,); with 1 the shares are the probabilities with which each of
+        n rows is among `size` rows
+    """
+    found = size * (weights / weights.sum())
+    is_full = np.zeros(len(weights), dtype=bool)
+    while (found > most).any():
+        is_full |= found >= most
+        rest = np.where(is_full, 0.0, weights)
+        left = size - np.where(is_full, most, 0.0).sum()
+        of_rest = left * rest / rest.sum() if left > 0 else 0.0
+        found = np.where(is_full, most, of_rest)
+    return found
 
 
 def census(block):

@@ -411,3 +411,19 @@ def test_a_function_may_give_a_sparse_matrix_and_must_give_numbers():
     assert selector.n_balanced_ == 3
     with pytest.raises(ValueError, match=r"by\(X\) must be finite numbers .* got <U1 of"):
         BalancedCoreset(30, by=lambda X: np.full((100, 1), "a")).fit(X)
+
+
+@pytest.mark.parametrize("form", ["pandas", "arrow", "arrow in pandas"])
+def test_categories_that_are_numbers_are_balanced_by_their_shares(form):
+    pa = pytest.importorskip("pyarrow")
+    codes = np.random.default_rng(0).integers(0, 10, 3000)
+    dictionary = pa.array(codes).dictionary_encode()
+    column = {
+        "pandas": pd.Categorical(codes),
+        "arrow": dictionary,
+        "arrow in pandas": pd.arrays.ArrowExtensionArray(pa.chunked_array([dictionary])),
+    }[form]
+    table = pa.table({"c": column}) if form == "arrow" else pd.DataFrame({"c": column})
+    found = BalancedCoreset(100, by=["c"], random_state=0).fit(table)
+    drawn = np.bincount(codes[found.indices_], found.weights_, minlength=10)
+    assert np.abs(drawn - np.bincount(codes)).max() <= 30.0 + 1e-6  # of a row

@@ -243,12 +243,20 @@ def test_medoids_stand_for_the_rows_nearest_to_them_and_lie_nearer_than_seeds(si
     assert len(set(few.indices_)) == size
     assert (u[few.indices_] > 0).all()
     nearest = ((X[:, None] - X[few.indices_]) ** 2).sum(axis=2).argmin(axis=1)
-    np.testing.assert_allclose(
-        few.weights_, np.bincount(nearest, u, minlength=size), atol=1e-3 * u.sum()
-    )
+    np.testing.assert_allclose(few.weights_, np.bincount(nearest, u, minlength=size), rtol=1e-9)
     seeds = [KMeansPlusPlus(size, random_state=seed).fit(X, sample_weight=u) for seed in range(3)]
     errors = [quantization_error(X, X[seed.indices_], u) for seed in seeds]
     assert quantization_error(X, X[few.indices_], u) < 0.9 * np.mean(errors)
+
+
+@pytest.mark.parametrize("size", [20, 300])
+def test_medoids_of_groups_far_from_each_other_stand_for_the_nearest_rows(size):
+    rng = np.random.default_rng(0)
+    sites = 1e6 * rng.random((50, 1, 2)) + 10 * rng.normal(size=(50, 2, 2))
+    X = (sites[:, :, None] + 0.1 * rng.normal(size=(50, 2, 20, 2))).reshape(-1, 2)
+    few = Medoids(size, random_state=0).fit(X)
+    nearest = ((X[:, None] - X[few.indices_]) ** 2).sum(axis=2).argmin(axis=1)
+    np.testing.assert_array_equal(few.weights_, np.bincount(nearest, minlength=size))
 
 
 def test_medoids_of_few_distinct_rows_are_distinct_rows():
@@ -300,3 +308,12 @@ def test_buckets_choose_the_rows_of_the_plain_algorithm(seed, rows, d, dtype):
         patch.setattr("handful.baselines.centers.MANY_DISTANCES", 0)
         patch.setattr("handful.baselines.centers.BUCKET", 8)
         assert chosen() == plain
+
+
+def test_seeds_of_wide_rows_that_are_repeated_are_distinct():
+    rng = np.random.default_rng(0)
+    for seed in range(10):
+        distinct = rng.integers(0, 256, (6, 784)).astype(float)
+        X = distinct[rng.integers(0, 6, 100)]
+        indices = KMeansPlusPlus(20, random_state=seed).fit(X).indices_
+        assert len(set(indices.tolist())) == 20

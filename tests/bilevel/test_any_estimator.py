@@ -124,10 +124,28 @@ def test_every_family_has_its_proxies(estimator, names):
         (Ridge(alpha=3.0), 3.0 / 1000),
         (SGDClassifier(alpha=0.01), 0.01),
         (LinearRegression(), 1e-6),
+        (LogisticRegression(penalty=None, C=0.01), 1e-6),
+        (SGDClassifier(penalty=None, alpha=0.01), 1e-6),
     ],
 )
 def test_a_linear_model_is_stood_in_for_by_its_own_penalty(estimator, l2):
     assert candidates_for(estimator, 1000.0)[0].l2 == pytest.approx(l2)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "is_own"),
+    [
+        (LogisticRegression(), True),
+        (LogisticRegression(penalty=None), True),
+        (LogisticRegression(class_weight="balanced"), False),
+        (LogisticRegression(solver="liblinear"), False),
+        (Ridge(), True),
+        (Ridge(positive=True), False),
+        (LinearRegression(positive=True), False),
+    ],
+)
+def test_what_has_other_terms_or_constraints_is_not_the_problem_itself(estimator, is_own):
+    assert candidates_for(estimator, 1000.0)[0].own == is_own
 
 
 def test_missing_values_are_refused_with_the_way_out(data):

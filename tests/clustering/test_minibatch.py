@@ -150,3 +150,10 @@ def test_transform_far_from_the_origin_gives_distances(estimator):
     X = far_clusters(1e6)
     found = estimator.fit(X)
     np.testing.assert_allclose(found.transform(X), cdist(X, found.cluster_centers_), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_one_centre_far_away_does_not_blur_the_others(dtype):
+    centers = np.array([[0], [1], [2], [3], [1e6 if dtype is np.float32 else 1e9]], dtype)
+    model = MiniBatchKMeans(5, init=centers).partial_fit(centers)
+    np.testing.assert_array_equal(model.cluster_centers_, centers)

@@ -130,6 +130,8 @@ def test_class_totals_are_those_of_a_loop():
         rng.integers(-3, 4, 500),
         rng.integers(-3, 4, 500).astype(float),
         rng.integers(0, 2, 500) * 10**12,
+        rng.integers(0, 3, 500) + 2**60,
+        rng.integers(0, 3, 500).astype(np.uint64) + np.uint64(2**64 - 3),
         rng.choice(["a", "bb"], 500),
         rng.choice(["a", "bb"], 500).astype(object),
         rng.random(500) < 0.5,

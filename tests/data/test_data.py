@@ -98,6 +98,10 @@ def test_classes_keep_their_rows_in_order_and_binary_labels_follow():
     parts = split(pair, random_state=0)
     np.testing.assert_array_equal(parts.binary().y_test, parts.y_test == 9)
     np.testing.assert_array_equal(parts.only([9]).X_test, parts.X_test[parts.y_test == 9])
+    marked = replace(parts, extra={"row": np.arange(len(parts.X)), "row_test": parts.y_test})
+    assert set(marked.only([9]).extra["row_test"]) == {9}
+    alike = replace(marked, X=parts.X_test, y=parts.y_test[::-1], extra={"row_test": parts.y_test})
+    assert set(alike.only([9]).extra["row_test"]) == {9}
     for classes in [(4, 10), (), (4, 4), ("4",)]:
         with pytest.raises(ValueError, match="classes must be labels of 'digits'"):
             load("digits", classes=classes)

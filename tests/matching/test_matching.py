@@ -453,6 +453,13 @@ def test_least_squares_is_exact_for_every_scale_and_prior():
     assert matched.check(draws + 0.3 * draws.std(0), X, y, prior=1e3).verdict == "refuse"
 
 
+def test_least_squares_on_too_few_rows_for_its_sums_says_so():
+    X, eta, rng = linear_data()
+    y = eta + rng.normal(size=len(X))
+    with pytest.warns(UserWarning, match="10 rows are fewer than the 21 second moments"):
+        MatchedCoreset(LeastSquares(), at="posterior", size=10).fit(X, y)
+
+
 def test_draws_of_your_own_and_arrays_of_log_likelihoods_are_matched():
     problem, X, y, _ = CASES["logistic"]
     theta = np.random.default_rng(0).normal(size=(30, 4))

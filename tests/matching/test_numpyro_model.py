@@ -409,12 +409,23 @@ def test_what_has_no_rows_is_refused_with_the_reason():
         b = numpyro.sample("b", dist.Normal(0, 1))
         numpyro.factor("total", -0.5 * ((y - X[:, 0] * b) ** 2).sum())
 
+    def prior_of_their_number(X, y):
+        b = numpyro.sample("b", dist.Normal(0, len(y) ** -0.5))
+        numpyro.sample("y", dist.Normal(b * X[:, 0], 1), obs=y)
+
+    def factor_of_their_number(X, y):
+        b = numpyro.sample("b", dist.Normal(0, 1))
+        numpyro.factor("penalty", -0.5 * len(y) * b**2)
+        numpyro.sample("y", dist.Normal(b * X[:, 0], 1), obs=y)
+
     said = {
         latent_by_row: "latent variable 'z' of shape .* grows with the rows",
         discrete: "latent variable 'k' is discrete: sum it out",
         subsampled: "plate 'rows' takes a subsample",
         summed: "site 'total' is one number of all rows together",
         prior_of_rows: "the prior of 'b' hangs on the rows",
+        prior_of_their_number: "the prior of 'b' hangs on the rows or on their number",
+        factor_of_their_number: "site 'penalty' is one number of all rows together",
         reads_values: "reads values of its rows while it is built",
         of_fixed_length: "the number of rows has to come from its arguments",
         without_prior: "parameter 'b' has no prior",
@@ -428,6 +439,19 @@ def test_what_has_no_rows_is_refused_with_the_reason():
     pandas = pytest.importorskip("pandas")
     with pytest.raises(TypeError, match="arguments of a NumPyro model must be arrays"):
         from_numpyro(linear, pandas.DataFrame(X), y)
+
+
+def test_a_prior_that_rows_in_the_middle_move_is_refused():
+    rng = np.random.default_rng(0)
+    is_rare = np.zeros(N)
+    is_rare[100:110] = 1
+
+    def model(is_rare, y):
+        b = numpyro.sample("b", dist.Normal(is_rare.mean(), 1))
+        numpyro.sample("y", dist.Normal(b, 1), obs=y)
+
+    with pytest.raises(ValueError, match="the prior of 'b' hangs on the rows"):
+        from_numpyro(model, is_rare, rng.normal(size=N))
 
 
 def test_an_observation_that_was_forgotten_is_asked_for():

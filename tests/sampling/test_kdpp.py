@@ -154,3 +154,25 @@ def test_indefinite_and_asymmetric_kernels_are_refused_whatever_the_type(dtype):
     if dtype != np.float16:
         with pytest.raises(ValueError, match=r"least eigenvalue is -0\.001, more than"):
             KDPP.from_kernel(small.astype(dtype), 2)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e-3])
+def test_probabilities_keep_their_digits_far_from_the_origin_and_at_any_scale(shift):
+    rng = np.random.default_rng(0)
+    for X in (rng.normal(size=(6, 2)) + 1e6, rng.normal(size=(6, 2)) * [1e-4, 1e4]):
+        process = KDPP(X, 2, shift=shift)
+        # of two rows without the products that cancel
+        areas = {
+            (i, j): (X[i, 0] * (X[j, 1] - X[i, 1]) - X[i, 1] * (X[j, 0] - X[i, 0])) ** 2
+            + shift * (X[i] @ X[i] + X[j] @ X[j] + shift)
+            for i, j in combinations(range(6), 2)
+        }
+        found = [process.log_prob(pair) for pair in areas]
+        expected = np.log(list(areas.values())) - np.log(sum(areas.values()))
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+        assert process.log_prob([3, 3]) == -np.inf
+
+
+def test_sets_are_drawn_by_a_generator():
+    with pytest.raises(TypeError, match=r"rng must be a numpy\.random\.Generator"):
+        KDPP(features(), 2).sample(rng=5)

@@ -254,6 +254,15 @@ def test_components_may_change_over_time():
     assert abs(np.mean(estimates) - losses.mean()) < 4 * sem
     with pytest.raises(ValueError, match="like the old"):
         sampler.set_probabilities(components(rng, k=5))
+    # refused components leave the sampler as it was
+    k = sampler.k
+    q = sampler.probabilities
+    uniform = np.full((1, N), 1 / N)
+    for wrong in (np.vstack([components(rng, k=k - 2), uniform]), components(rng, k=k)):
+        with pytest.raises(ValueError, match="count"):
+            sampler.set_probabilities(wrong)
+    assert sampler.k == k
+    np.testing.assert_array_equal(sampler.probabilities, q)
 
 
 def test_scale_is_in_the_papers_units():

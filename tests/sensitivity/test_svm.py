@@ -3,11 +3,11 @@ import os
 import numpy as np
 import pytest
 from handful.blocks import Blocks
+from handful.plans import inclusion_probabilities
 from handful.sensitivity.svm import SVMCoreset
 from handful.sensitivity.svm_bounds import printed_bound, tight_bound
 from handful.sensitivity.svm_mixture import FULL, sq_mahalanobis
 from handful.sensitivity.weighted_draws import (
-    inclusion_probabilities,
     multinomial_draw,
     order_by,
     systematic_draw,

@@ -1,8 +1,9 @@
 """Selections that every method of the papers is compared with.
 
 All take the data themselves, or as `X` what a trained network makes of the rows, such as the
-embeddings of `handful.continual.network_views`. Each gives its rows in the order in which they
-count, which replay memories rely on: the first k rows are what it would choose for size k.
+embeddings of `handful.continual.network_views`. All but `BalancedCoreset` give their rows in the
+order in which they count, which replay memories rely on: the first k rows stand for all as a
+choice of k does.
 """
 
 from handful.baselines.balanced import BalancedCoreset

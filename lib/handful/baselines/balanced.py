@@ -338,7 +338,12 @@ def in_rows(columns, probabilities):
 
 def _as_numbers(values):
     """A column of numbers or times as floats, NaN where one is missing; None if it holds anything
-    else."""
+    else, categories that are numbers among it."""
+    kind = getattr(values, "dtype", getattr(values, "type", None))
+    kind = getattr(kind, "pyarrow_dtype", kind)
+    # categories of pandas, dictionaries of pyarrow
+    if hasattr(kind, "categories") or hasattr(kind, "index_type"):
+        return None
     if hasattr(values, "to_numpy"):
         array = values.to_numpy()
     else:

@@ -1,6 +1,7 @@
 """Rows that lie far apart, each standing for those around it: k-means++ seeding and greedy
 k-center."""
 
+import math
 from dataclasses import KW_ONLY
 from itertools import islice
 from typing import Literal
@@ -127,8 +128,9 @@ def seeds_one_by_one(X, weights, uniform):
     uniform : function without arguments; a random number in [0, 1) at each call
     """
     sq_norms = row_norms(X, squared=True)
-    epsilon = np.finfo(np.float64).eps
-    rounding = 4 * epsilon * sq_norms
+    # of norms and of products of so many columns
+    epsilon = (4 + math.sqrt(X.shape[1])) * np.finfo(np.float64).eps
+    rounding = epsilon * sq_norms
     # products with few columns are fastest so
     if not sparse.issparse(X):
         X = np.asfortranarray(X)
@@ -140,6 +142,7 @@ def seeds_one_by_one(X, weights, uniform):
         found = sq_norms - 2 * (X @ seed) + sq_norms[i]
         is_same = found <= rounding + rounding[i]
         found[is_same] = 0.0
+        found[i] = 0.0
         yield i, found
         np.minimum(closest, found, out=closest)
         edges = np.cumsum(weights * closest)

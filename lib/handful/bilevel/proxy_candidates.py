@@ -51,7 +51,10 @@ def linear(estimator, n):
     given = estimator.get_params()
     inverse = given.get("C")
     alpha = given.get("alpha")
-    if isinstance(inverse, Real):
+    if given.get("penalty", "l2") is None:
+        # whatever its C or alpha
+        l2 = LEAST_L2
+    elif isinstance(inverse, Real):
         l2 = 1 / (inverse * n)
     elif "l2" in given:
         # `LinearSVM`, whose penalty stands beside the mean loss, and is that of C=1 unless it is
@@ -63,12 +66,15 @@ def linear(estimator, n):
     else:
         # it finds one by cross-validation, or has none
         l2 = 1 / n if {"Cs", "alphas"} & given.keys() else LEAST_L2
-    squared = given.get("l1_ratio") in (None, 0.0) and given.get("penalty") in (
-        None,
-        "l2",
-        "deprecated",
+    own = (
+        type(estimator).__name__ in OWN
+        and given.get("l1_ratio") in (None, 0.0)
+        and given.get("penalty") in (None, "l2", "deprecated")
+        and given.get("class_weight") is None
+        and not given.get("positive")
+        # it penalises the intercept
+        and given.get("solver") != "liblinear"
     )
-    own = type(estimator).__name__ in OWN and squared and given.get("class_weight") is None
     return [
         Candidate(
             "linear", None, max(l2, LEAST_L2), "optimised", given.get("fit_intercept", True), own

@@ -3,13 +3,12 @@
 from typing import Any
 
 import numpy as np
-from sklearn.utils.extmath import row_norms
 
 from handful.baselines.centers import plain_seeds
 from handful.checks import MAX_SEED, Accepts
 from handful.clustering.vcgmm import VCGMM
 from handful.coreset import SizedSelector
-from handful.distances import cell_means, centred, nearest_center
+from handful.distances import cell_means, centred, nearest_center, nearest_centers
 
 # rows up to which Lloyd's rounds beat a mixture; it takes longer to compile, and then less for each
 # row
@@ -62,16 +61,14 @@ class Medoids(SizedSelector):
         if self.size <= FEW:
             seed = int(rng.integers(MAX_SEED))
             seeds = plain_seeds(X, u, self.size, seed)
-            # centred: digits enough to tell which row is nearest
-            X = X.astype(np.float32)
             centers = _lloyd(X, u, X[seeds])
         else:
             mixture = VCGMM(self.size, compute_labels=False, random_state=rng)
             centers = mixture.fit(X, sample_weight=u).cluster_centers_
-        label = nearest_center(X, centers)
-        rows = _nearest_rows(X, label, centers)
+        label, sq_dist = nearest_centers(X, centers)
+        rows = _nearest_rows(label, sq_dist, self.size)
         rows.sort()
-        cell = nearest_center(X, X[rows])
+        cell, _ = nearest_centers(X, X[rows])
         weights = np.bincount(cell, weights=u, minlength=self.size)
         return present[rows], weights
 
@@ -81,18 +78,17 @@ def _lloyd(X, weights, centers):
         label = nearest_center(X, centers)
         means, mass = cell_means(X, label, weights, len(centers))
         has_rows = mass[:, None] > 0
-        centers = np.where(has_rows, means, centers).astype(np.float32)
+        centers = np.where(has_rows, means, centers)
     return centers
 
 
-def _nearest_rows(X, label, centers):
-    """Of each cell the row nearest to its centre; for an empty cell one of the rows farthest from
-    their own."""
-    sq_dist = row_norms(X - centers[label], squared=True)
+def _nearest_rows(label, sq_dist, size):
+    """Of each of `size` cells the row nearest to its centre; for an empty cell one of the rows
+    farthest from their own."""
     order = np.lexsort((sq_dist, label))
     _, first = np.unique(label[order], return_index=True)
     rows = order[first]
-    n_empty = len(centers) - len(rows)
+    n_empty = size - len(rows)
     if n_empty == 0:
         return rows
     sq_dist[rows] = -1.0

@@ -5,7 +5,6 @@ from dataclasses import KW_ONLY
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_is_fitted
 
 from handful.blocks import by_blocks
@@ -16,7 +15,7 @@ from handful.checks import (
     check_size,
 )
 from handful.clustering.estimators import CentersEstimator, centers_of
-from handful.distances import cell_means, centred, draw_along, nearest_center, nearest_centers
+from handful.distances import cell_means, centred, draw_along, nearest_centers
 from handful.options import Count, all_or_nothing, check_options
 from handful.running import Bar
 from handful.tables import dense
@@ -43,16 +42,14 @@ def kmeans_step(X, weights, centers, counts):
     array, shape (b,) : 2 ||x - c||, the norm of each point's gradient of the k-means loss before
         the step
     """
-    shift = centers.mean(axis=0)
-    near = centers - shift
-    labels = nearest_center(X - shift, near)
+    labels, sq_dist = nearest_centers(X, centers)
     offsets = X - centers[labels]
     steps, mass = cell_means(offsets, labels, weights, len(centers))
     counts += mass
     moved = mass > 0
     share = mass[moved] / counts[moved]
     centers[moved] += share[:, None] * steps[moved]
-    return 2.0 * np.sqrt(row_norms(offsets, squared=True))
+    return 2.0 * np.sqrt(sq_dist)
 
 
 class MiniBatchKMeans(CentersEstimator):

@@ -109,14 +109,26 @@ class Dataset:
         data = _rows(self, np.isin(self.y, classes))
         if self.X_test is not None:
             kept = np.isin(self.y_test, classes)
-            data = replace(data, X_test=self.X_test[kept], y_test=self.y_test[kept])
+            of_test = {
+                name: values[kept] for name, values in data.extra.items() if _is_of_test(name)
+            }
+            data = replace(
+                data,
+                X_test=self.X_test[kept],
+                y_test=self.y_test[kept],
+                extra=data.extra | of_test,
+            )
         name = f"{self.name}[{','.join(map(str, classes))}]"
         return replace(data, name=name, positive=classes[-1] if len(classes) == 2 else None)
 
 
+def _is_of_test(name):
+    return name.endswith("_test")
+
+
 def _rows(data, rows):
     extra = {
-        name: values[rows] if len(values) == len(data.X) else values
+        name: values if _is_of_test(name) or len(values) != len(data.X) else values[rows]
         for name, values in data.extra.items()
     }
     return replace(data, X=data.X[rows], y=None if data.y is None else data.y[rows], extra=extra)

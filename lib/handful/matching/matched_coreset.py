@@ -75,6 +75,8 @@ from handful.types import Seed, Table
 MIN_EFFECTIVE_SHARE = 0.5
 # Rows are worth choosing if they are at most this share of all.
 MAX_ROW_SHARE = 1 / 3
+# Sums that are missed by no more, relative, are kept.
+KEPT = 1e-8
 # Equations are doubled where the divergence is more than so many times what it may be.
 FAR_OFF = 4.0
 # Otherwise they grow by this factor, so that their number hardly hangs on the draws.
@@ -207,8 +209,9 @@ class MatchedCoreset(Selector):
         small for exact sums
     kl_ : "posterior": estimated divergence (nats) of the rows' posterior from that of all rows, by
         draws that were not matched; NaN where too few of them count, for other `at`, and for
-        `LeastSquares`, whose sums are kept exactly. With groups: half the variance of what the
-        rows miss, at draws of the Gaussian at the mode; with `remainder`, near the mean
+        `LeastSquares`, whose sums are kept exactly where `size` has room. With groups: half the
+        variance of what the rows miss, at draws of the Gaussian at the mode; with `remainder`,
+        near the mean
     modes_ : "posterior": shape (M, p), the modes found, the highest first; not for `LeastSquares`
     laplace_ : "posterior": what the Gaussian at the modes, or where that does not suffice one moved
         to the mean of the posterior, gives with importance weights, and whether that suffices
@@ -640,6 +643,8 @@ class MatchedCoreset(Selector):
         has_room = self.size is None or self.size >= n_moments
         if rows.model.squares and (has_room or self.at == "posterior"):
             found = self._match(rows, n_moments, "second_moments")
+            if not has_room and self.residual_ > KEPT:
+                self._warn(f"{self.size} rows are fewer than the {n_moments} second moments")
         elif self.at == "posterior":
             return self._posterior(rows, rng)
         else:

@@ -453,7 +453,8 @@ class NumPyroModel(WrittenModel):
         return model_and_form
 
     def _refuse_what_hangs_on_rows(self):
-        """Sites without an entry a row are priors, and the same whatever the rows."""
+        """Sites without an entry a row are priors, and the same whatever the rows, and however
+        many."""
         count = min(FEW, self.n - 1)
         rng = np.random.default_rng(0)
         values = self.constrained(rng.uniform(-1, 1, self.p))
@@ -470,10 +471,13 @@ class NumPyroModel(WrittenModel):
 
         with in_64_bits():
             ends = np.arange(self.n - count, self.n)
-            first = together(self._first(count), values)
-            last = together(self.taken(ends), values)
+            first, *others = (
+                together(rows, values)
+                for rows in (self._first(count), self.taken(ends), self._first(self.n))
+            )
         for name, here in first.items():
-            if not np.allclose(here, last[name], rtol=SAME, atol=0):
+            there = [other[name] for other in others]
+            if not np.allclose(here, there, rtol=SAME, atol=0):
                 raise ValueError(_of_rows_together(name, observed[name]))
 
 
@@ -529,8 +533,8 @@ def _of_rows_together(name, is_observed):
             "entry for each row."
         )
     return (
-        f"the prior of {name!r} hangs on the rows: compute what it takes from them before, and "
-        "give it as an argument."
+        f"the prior of {name!r} hangs on the rows or on their number: compute what it takes from "
+        "them before, and give it as an argument (the number as a float)."
     )
 
 

@@ -4,8 +4,15 @@ identity."""
 import numpy as np
 from numba import njit
 from scipy.special import gammaln, xlogy
+from sklearn.utils.extmath import row_norms
 
-from handful.checks import as_generator, check_integer, check_number, check_rows
+from handful.checks import (
+    as_generator,
+    check_generator,
+    check_integer,
+    check_number,
+    check_rows,
+)
 from handful.options import explained
 from handful.sampling.alias import alias_records, draw_alias
 from handful.sampling.state import Stateful
@@ -245,6 +252,7 @@ class KDPP(Stateful):
         """One set, int array of shape (k,), ascending; `rng` is a numpy Generator, None the one of
         `random_state`."""
         rng = self.rng if rng is None else rng
+        check_generator(rng)
         k = self.k
         columns = np.empty(k, np.int64)
         chosen = np.empty(k, np.int64)
@@ -273,16 +281,13 @@ class KDPP(Stateful):
             raise ValueError(
                 f"indices must be {self.k} integers in 0..{self.n - 1}, got {indices!s:.60}."
             )
-        rows = self._X[indices]
-        kernel = rows @ rows.T + self.shift * np.eye(self.k)
-        scale = np.sqrt(kernel.diagonal())
-        if not scale.all() or len(set(indices.tolist())) < self.k:
+        if len(set(indices.tolist())) < self.k:
             return -np.inf
-        try:
-            pivots = np.linalg.cholesky(kernel / scale / scale[:, None]).diagonal()
-        except np.linalg.LinAlgError:
-            return -np.inf
+        # The kernel of the set is that of these rows; their products would lose half of the digits.
+        rows = np.hstack([self._X[indices], np.sqrt(self.shift) * np.eye(self.k)])
+        pivots = np.abs(np.linalg.qr(rows.T, mode="r").diagonal())
+        rounding = max(rows.shape) * np.finfo(np.float64).eps * row_norms(rows)
         # singular but for rounding
-        if pivots.min() < 1e-7:
+        if (pivots <= rounding).any():
             return -np.inf
-        return float(2 * np.log(scale * pivots).sum()) - self.log_normaliser
+        return float(2 * np.log(pivots).sum()) - self.log_normaliser

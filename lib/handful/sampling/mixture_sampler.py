@@ -160,22 +160,23 @@ class MixtureSampler(Mixed, Sampler):
         self.eps = eps
         self.scale = scale
         self._uniform = uniform
-        super().__init__(
-            self._set_tables(probabilities), batch_size=batch_size, random_state=random_state
-        )
+        self.k, self._alias_tables, self._densities = self._tables(probabilities)
+        super().__init__(len(self._densities), batch_size=batch_size, random_state=random_state)
         # the learner's cost is f(w)/n^2
         scale = None if scale is None else scale / self.n**2
         self._set_weights(mixture_weights, self.k, scale)
         self._are_replaced = False
 
-    def _set_tables(self, probabilities):
+    def _tables(self, probabilities):
+        """The number of components, and the tables of those that are not uniform."""
         probabilities, has_uniform = check_probabilities(probabilities, uniform=self._uniform)
         m = len(probabilities) - has_uniform
-        self.k = m + self._uniform
-        self._alias_tables = alias_records(probabilities[:m])
-        n = probabilities.shape[1]
-        self._densities = np.ascontiguousarray((probabilities[:m] * n).T, dtype=np.float32)
-        return n
+        densities = (probabilities[:m] * probabilities.shape[1]).T
+        return (
+            m + self._uniform,
+            alias_records(probabilities[:m]),
+            np.ascontiguousarray(densities, dtype=np.float32),
+        )
 
     def set_probabilities(self, probabilities: Table) -> Any:
         """Replace the components by others of the same number, keeping the weights (time-varying
@@ -187,11 +188,12 @@ class MixtureSampler(Mixed, Sampler):
         n = self.n
         if np.shape(probabilities) not in ((k, n), (k - self._uniform, n)):
             raise ValueError(f"the new components must be like the old, {k} over {n} points.")
-        self._set_tables(probabilities)
-        if self.k != k:
+        count, *tables = self._tables(probabilities)
+        if count != k:
             raise ValueError(
-                f"the new components count {self.k} with the uniform one, not {k} as the old."
+                f"the new components count {count} with the uniform one, not {k} as the old."
             )
+        self._alias_tables, self._densities = tables
         self._are_replaced = True
 
     @property

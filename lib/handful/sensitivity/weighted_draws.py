@@ -4,6 +4,7 @@ bias."""
 import numpy as np
 
 from handful.distances import draw_along
+from handful.plans import inclusion_probabilities
 
 
 def multinomial_draw(q, u, m, *, rng):
@@ -26,29 +27,6 @@ def multinomial_draw(q, u, m, *, rng):
     indices, counts = np.unique(drawn, return_counts=True)
     expected = m * q[indices]
     return indices, counts * u[indices] / expected
-
-
-def inclusion_probabilities(q, m):
-    """``min(1, s q)`` with s such that they add up to `m`, a number of rows.
-
-    Parameters
-    ----------
-    q : non-negative float array, shape (n,), at least `m` of them positive
-    m : int
-
-    Returns
-    -------
-    float array, shape (n,)
-    """
-    pi = m * (q / q.sum())
-    sure = np.zeros(len(q), dtype=bool)
-    while (pi > 1.0).any():
-        sure |= pi >= 1.0
-        rest = np.where(sure, 0.0, q)
-        left = m - sure.sum()
-        of_rest = left * rest / rest.sum() if left > 0 else 0.0
-        pi = np.where(sure, 1.0, of_rest)
-    return pi
 
 
 def systematic_draw(q, u, m, order, *, rng):
