@@ -164,19 +164,22 @@ def class_totals(y, weights):
         labels = np.array(labels.tolist())
     if labels.dtype.kind not in "biu" and not (labels == np.floor(labels)).all():
         return None
-    low = labels.min()
-    high = labels.max()
-    if float(high) - float(low) >= WIDE or high > np.iinfo(np.intp).max:
-        found, codes = np.unique(labels, return_inverse=True)
-    else:
-        low = int(low)
-        found = np.arange(low, int(high) + 1)
-        codes = labels.astype(np.intp) - low
+    found, codes = _numbered(labels)
     mass = np.bincount(codes, weights, len(found))
     there = np.bincount(codes, minlength=len(found)) > 0
     if np.count_nonzero(there) > MOST_CLASSES:
         return None
     return dict(zip(found[there].astype(labels.dtype).tolist(), mass[there].tolist()))
+
+
+def _numbered(labels):
+    # Whole numbers, ascending, and the place of each label among them; of a narrow range all.
+    low = labels.min()
+    high = labels.max()
+    if float(high) - float(low) >= WIDE or high > np.iinfo(np.intp).max:
+        return np.unique(labels, return_inverse=True)
+    low = int(low)
+    return np.arange(low, int(high) + 1), labels.astype(np.intp) - low
 
 
 def united(totals):

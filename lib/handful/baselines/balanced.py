@@ -168,7 +168,9 @@ class BalancedCoreset(SizedSelector):
             _check_n_columns(X.shape[1])
             return names_of(X) or range(X.shape[1])
         # an array or an index of names is a list of them
-        by = self.by.tolist() if hasattr(self.by, "tolist") else self.by
+        by = self.by
+        if hasattr(by, "tolist"):
+            by = by.tolist()
         return by if isinstance(by, list) else [by]
 
 

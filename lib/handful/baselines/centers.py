@@ -128,9 +128,10 @@ def seeds_one_by_one(X, weights, uniform):
     uniform : function without arguments; a random number in [0, 1) at each call
     """
     sq_norms = row_norms(X, squared=True)
-    # of norms and of products of so many columns
-    epsilon = (4 + math.sqrt(X.shape[1])) * np.finfo(np.float64).eps
-    rounding = epsilon * sq_norms
+    # of norms, and of products of so many columns
+    n_roundings = 4 + math.sqrt(X.shape[1])
+    epsilon = np.finfo(np.float64).eps
+    rounding = n_roundings * epsilon * sq_norms
     # products with few columns are fastest so
     if not sparse.issparse(X):
         X = np.asfortranarray(X)

@@ -642,14 +642,18 @@ class MatchedCoreset(Selector):
             )
         has_room = self.size is None or self.size >= n_moments
         if rows.model.squares and (has_room or self.at == "posterior"):
-            found = self._match(rows, n_moments, "second_moments")
-            if not has_room and self.residual_ > KEPT:
-                self._warn(f"{self.size} rows are fewer than the {n_moments} second moments")
+            found = self._second_moments(rows, n_moments)
         elif self.at == "posterior":
             return self._posterior(rows, rng)
         else:
             found = self._path(rows)
         self._warn_of_many(rows, len(found[0]))
+        return found
+
+    def _second_moments(self, rows, n_moments):
+        found = self._match(rows, n_moments, "second_moments")
+        if self.size is not None and self.residual_ > KEPT:
+            self._warn(f"{self.size} rows are fewer than the {n_moments} second moments")
         return found
 
     def _warn_of_many(self, rows, m):
