@@ -104,6 +104,12 @@ def _compared(parts, others, rules):
     pairs = [at_equal_keys(*both, rules) for both in zip(parts, others)]
     worst = max(largest_difference(ours, theirs) for ours, theirs, _ in pairs)
     sentences = [sentence for pair in pairs for sentence in compare(*pair)]
+    for part, (ours, _, _) in zip(parts, pairs):
+        if n_absent := len(part) - len(ours):
+            worst = max(worst, 1.0)
+            sentences.append(
+                f"{n_absent} of {len(part)} rows of today have keys that none has there"
+            )
     return sum(len(ours) for ours, _, _ in pairs), worst, sentences
 
 

@@ -119,7 +119,8 @@ def lead_that_is_not_everywhere(settings, estimator):
     """
     groups = {}
     for name, values in settings.items():
-        groups.setdefault(name[0], []).append(estimator.of(values, name))
+        group = name[0] if isinstance(name, tuple) else name
+        groups.setdefault(group, []).append(estimator.of(values, name))
     leasts = [
         np.min([one.interval(parts=len(settings)) for one in group], axis=0)
         for group in groups.values()
@@ -137,6 +138,19 @@ def share_of_cases(settings):
     test = stats.binomtest(int(cases.sum()), len(cases))
     low, high = test.proportion_ci(1 - LEVEL)
     return Effect(cases.mean(), low, high, f"share of {len(cases)} cases")
+
+
+def single_values(settings):
+    """The same settings, each value of ours one of its own."""
+    found = {}
+    for name, values in settings.items():
+        if isinstance(values, Summary):
+            found[name] = values
+        else:
+            parts = name if isinstance(name, tuple) else (name,)
+            each = enumerate(finite_values(values, name))
+            found |= {(*parts, i): [value] for i, value in each}
+    return found
 
 
 def least_value(settings):
@@ -163,8 +177,9 @@ def _of_settings(over, settings):
 def _average(settings, estimator):
     """The `Estimate` of the average over settings.
 
-    It is taken seed by seed where all settings have as many, as they may share seeds; else the
-    settings count as independent, with Welch and Satterthwaite's degrees of freedom.
+    It is taken seed by seed where all settings have as many, as they may share seeds. Of unequal
+    numbers the errors add up, as if all moved together. Settings that a paper prints count as
+    independent, with Welch and Satterthwaite's degrees of freedom.
     """
     printed = any(isinstance(values, Summary) for values in settings.values())
     n_seeds = {np.size(values) for values in settings.values()}
@@ -172,11 +187,20 @@ def _average(settings, estimator):
         values = np.array([finite_values(values, name) for name, values in settings.items()])
         return estimator.of(centers(values, estimator.log), "average")
     found = list(estimator.of_each(settings).values())
+    mean = float(np.mean([one.mean for one in found]))
+    if printed:
+        return Estimate(mean, *_error_of_independent(found))
+    errors = [one.error for one in found]
+    return Estimate(mean, float(np.mean(errors)), min(one.df for one in found))
+
+
+def _error_of_independent(found):
+    # The standard error of the mean of some estimates, and its degrees of freedom.
     n = len(found)
     variance = sum(one.error**2 for one in found) / n**2
     spread = sum(one.error**4 / one.df for one in found if one.error > 0) / n**4
     df = variance**2 / spread if spread else math.inf
-    return Estimate(float(np.mean([one.mean for one in found])), math.sqrt(variance), df)
+    return math.sqrt(variance), df
 
 
 def center(values, log):
@@ -246,6 +270,6 @@ def paired_differences(
     sign = 1 if higher_is_better else -1
     out = {}
     for other in others:
-        for key, group in (sign * (wide[a] - wide[other])).groupby(by):
+        for key, group in (sign * (wide[a] - wide[other])).groupby(by, dropna=False):
             out[(other, *key)] = group.to_numpy()
     return out

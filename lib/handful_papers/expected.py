@@ -12,8 +12,8 @@ TIMES = {"*seconds*": "time"}
 
 
 def at_equal_keys(rows, record, rules):
-    """What `compare` takes to audit rows: those whose keys stand exactly once in a record, the
-    record's, and the rules, which are `AUDIT` for each number that the figure's rules compare."""
+    """What `compare` takes to audit rows: those whose keys stand in a record, the record's, and the
+    rules, which are `AUDIT` for each number that the figure's rules compare."""
     keys = [key for key in rules["keys"] if key in rows and key in record]
     compared = [
         column
@@ -40,8 +40,10 @@ def largest_difference(ours, theirs):
 
 
 def _by_key(frame, keys):
+    # Rows whose keys are the same are told apart by their order.
     texts = frame.assign(**{key: frame[key].map(_as_written) for key in keys})
-    return texts.drop_duplicates(keys, keep=False).set_index(keys)
+    place = texts.groupby(keys).cumcount().rename("place")
+    return texts.set_index([*(texts[key] for key in keys), place])
 
 
 def _as_written(value):

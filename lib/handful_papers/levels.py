@@ -44,11 +44,24 @@ def level(data, papers_data):
     """
     wanted = dict(map(_name_and_rows, papers_data))
     found = [_level_of(_set_taken(name, entry), wanted) for name, entry in data.items()]
+    return _level_beside_named(found) if wanted else _level_of_ours(found)
+
+
+def _level_of_ours(found):
+    # Where the paper generates its data, or there is none.
     if all(GENERATED in one for one in found):
         return {"kind": GENERATED, "text": GENERATED}
-    if not papers_data:
-        texts = dict.fromkeys(text for kind, text in found if kind != GENERATED)
-        return {"kind": STAND_IN, "text": f"real data of our choice: {'; '.join(texts)}"}
+    texts = dict.fromkeys(text for kind, text in found if kind != GENERATED)
+    return {"kind": STAND_IN, "text": f"real data of our choice: {'; '.join(texts)}"}
+
+
+def _level_beside_named(found):
+    # Where the paper names its data: what is generated beside them says nothing of those.
+    found = [one for one in found if one[0] != GENERATED]
+    if not found:
+        return {"kind": STAND_IN, "text": f"{STAND_IN}: generated data"}
+    if all(GENERATED in one for one in found):
+        return {"kind": GENERATED, "text": GENERATED}
     kind = max((kind for kind, _ in found), key=LEVELS.index)
     if kind == OWN:
         return {"kind": OWN, "text": "the paper's data"}

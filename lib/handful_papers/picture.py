@@ -68,10 +68,12 @@ def _has_a_printed_number(claim):
     )
 
 
-def _cells(row):
+def _beside(row):
+    """The printed cells that have numbers of ours beside them, with both: a list of named tuples.
+    A number that is an effect of a claim is shown as such."""
     declared = figure_entry(row["name"]).get("beside")
-    if not declared:
-        return
+    if not declared or not row["runs"]:
+        return []
     paper = row["name"].split("/")[0]
     module = module_of(row["name"])
     of_runs = []
@@ -82,9 +84,16 @@ def _cells(row):
         of_runs.append(beside(paper, declared, rows))
     # A cell that several runs have is that of the largest.
     cells = pd.concat(of_runs).drop_duplicates(["item", "row", "column"])
-    for cell in cells.itertuples():
-        if cell.value == 0:
-            continue
+    is_shown = ~cells.value.isin([0, *_stated(row)])
+    return list(cells[is_shown].itertuples())
+
+
+def _stated(row):
+    return {claim["paper"] for claim in row["claims"] if _has_a_printed_number(claim)}
+
+
+def _cells(row):
+    for cell in _beside(row):
         ratio = cell.ours / cell.value
         spreads = np.nan_to_num([cell.ours_sd, ratio * cell.sd]) / cell.value
         spread = np.hypot(*spreads)
@@ -97,13 +106,12 @@ def n_missing(row):
     paper = row["name"].split("/")[0]
     effects = [claim for claim in row["claims"] if _has_a_printed_number(claim)]
     unmeasured = sum(claim["ours"] is None for claim in effects)
-    stated = {claim["paper"] for claim in effects}
+    stated = _stated(row)
     labels = [item["label"] for item in figure_entry(row["name"])["item"]]
     cells = [
         value for label in labels for value in printed_values(paper, label) if value not in stated
     ]
-    n_beside = len(list(_cells(row))) if row["record"] else 0
-    return len(cells) - n_beside + unmeasured
+    return len(cells) - len(_beside(row)) + unmeasured
 
 
 def draw(rows):

@@ -1,11 +1,13 @@
 """Every number that the papers print, as data frames, and as settings of a rule."""
 
+import math
 import re
 from functools import cache
 
 import numpy as np
 
 from handful_papers.claims import HOME, Summary
+from handful_papers.entries import papers
 
 # Columns of a printed table that say what the data are, and nothing of a result.
 DESCRIPTIONS = ("points", "features")
@@ -23,7 +25,9 @@ def _published(paper):
         60 * float(p[0]) + float(p[1]) if t else float(p[0]) for p, t in zip(parts, timed)
     ]
     table["unit"] = table.unit.mask(timed, "seconds")
-    return table.assign(sd=[float(sd or "nan") for sd in table.sd])
+    # A standard deviation is printed beside a number, or a standard error of so many runs.
+    n_runs = papers().get(paper, {}).get("standard_errors_of", 1)
+    return table.assign(sd=[math.sqrt(n_runs) * float(sd or "nan") for sd in table.sd])
 
 
 def published(paper, item):

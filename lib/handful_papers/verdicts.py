@@ -24,6 +24,7 @@ from handful_papers.effects import (
     mean_effect,
     ranked_effect,
     share_of_cases,
+    single_values,
 )
 from handful_papers.texts import interval_text, number_text, setting_text, steady
 
@@ -142,6 +143,8 @@ def decide(
         rule = dict(above=above, below=below, scale=scale, exact=exact, tol=tol, overlap=overlap)
         return _by_readings(settings, rule)
     exact = exact or over == "each"
+    if exact and over == "every":
+        settings = single_values(settings)
     estimator = Estimator(log=scale == "log", exact=exact, overlap=overlap)
     if over in BY_SETTINGS and has_one_seed(settings, estimator):
         return _undecided_by_one_seed(settings, estimator)

@@ -30,7 +30,10 @@ def hashes(paths):
 def needs_audit(record):
     """Why the code of today may give other rows than a record's, as words; "" where it cannot: the
     record, or an audit of it that found no difference, was made by this code."""
-    if git("rev-parse", "HEAD") is None or has_code_of_today(record["commit"], record["item"]):
+    # Tasks that an earlier run had finished are of its commit, which may be in no history.
+    commits = [record["commit"], *record.get("commits_of_tasks", [])]
+    of_today = all(has_code_of_today(sha, record["item"]) for sha in commits)
+    if git("rev-parse", "HEAD") is None or of_today:
         return ""
     known = record.get("audit")
     if known is None:

@@ -7,6 +7,7 @@ from handful.bilevel import Forward
 from handful.checks import ConvergenceError
 from handful.models import Joint, Poisson
 from handful.models.glm import GLM
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import log_loss
@@ -207,6 +208,22 @@ def test_data_far_from_the_origin(dtype):
     near = BilevelCoreset(Logistic(0.01), size=60, weighting="optimised", random_state=0).fit(X, y)
     losses = [refit_loss(X, y, coreset, 0.01) for coreset in (fit, near)]
     assert losses[0] == pytest.approx(losses[1], rel=0.02)
+
+
+@pytest.mark.parametrize("shift", [1e3, 1e5, 1e9])
+@pytest.mark.parametrize("classes", [0, 2, 3])
+def test_the_place_of_the_columns_changes_no_choice(shift, classes):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    y = X @ [1.0, -1.0, 0.5] + 0.3 * rng.normal(size=200)
+    if classes:
+        y = np.digitize(y, [0.0, 1.0][: classes - 1])
+    selector = BilevelCoreset(
+        (Logistic if classes else LeastSquares)(0.01), size=10, random_state=0
+    )
+    near, far = (clone(selector).fit(X + s, y) for s in (0.0, shift))
+    np.testing.assert_array_equal(far.indices_, near.indices_)
+    np.testing.assert_allclose(far.weights_, near.weights_, rtol=1e-3, atol=1e-3)
 
 
 def test_a_second_choice_that_does_not_converge_leaves_the_first(monkeypatch):

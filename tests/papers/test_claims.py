@@ -6,6 +6,7 @@ import math
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 from handful_papers import site
 from handful_papers.claims import (
@@ -21,10 +22,10 @@ from handful_papers.claims import (
     Run,
 )
 from handful_papers.committed import FIGURES, judge_again, records
-from handful_papers.effects import paired_differences
+from handful_papers.effects import Estimator, mean_effect, paired_differences
 from handful_papers.entries import figure_entry, names, reductions
 from handful_papers.levels import level
-from handful_papers.published import printed_settings
+from handful_papers.published import printed_settings, published
 from handful_papers.run import plan, stale
 from handful_papers.texts import ours_text
 from handful_papers.verdicts import decide, judge, judge_all
@@ -118,6 +119,9 @@ def test_a_claim_that_no_method_is_ahead_everywhere_needs_a_setting_of_each_wher
     shift = np.array([-0.1, 0.0, 0.1, 0.05, -0.05])
     ahead_once = {("a", 1): 5 + shift, ("a", 2): -5 + shift, ("b", 1): -3 + shift}
     assert verdict(ahead_once, below=0, over="not every") == (AGREES, "")
+    # names that begin with the same letter are groups of their own
+    apart = {"kmeans": NOISY, "kcenter": -NOISY}
+    assert verdict(apart, below=0, over="not every") == (DISAGREES, "")
     assert verdict(ahead_once | {("c", 1): 2 + shift}, below=0, over="not every") == (DISAGREES, "")
 
 
@@ -144,6 +148,44 @@ def test_what_a_claim_needs_is_that_of_its_sorts_and_its_own():
 def test_overlapping_splits_widen_the_interval_as_nadeau_and_bengio_say():
     widths = [np.diff(decide({"": NOISY}, above=0, overlap=o)[3:5])[0] for o in (0, 1 / 9)]
     assert widths[1] / widths[0] == pytest.approx(math.sqrt((1 / 5 + 1 / 9) / (1 / 5)))
+
+
+def test_an_average_of_unequal_numbers_of_seeds_that_move_together_is_no_surer_than_one_setting():
+    rng = np.random.default_rng(0)
+    covered = 0
+    for _ in range(400):
+        common = rng.normal(size=10)
+        settings = {
+            k: (common + 0.2 * rng.normal(size=10))[: 10 - k % 2].tolist() for k in range(10)
+        }
+        effect = mean_effect(settings, Estimator())
+        covered += effect.low < 0 < effect.high
+    assert covered / 400 > 0.92
+
+
+def test_what_is_exact_is_judged_by_its_worst_value():
+    settings = {"a": [40.0] * 9 + [60.0], "b": [30.0]}
+    found = decide(settings, below=50, over="every", exact=True)
+    assert (found.verdict, found.effect) == (DISAGREES, 60)
+    assert decide(settings, below=61, over="every", exact=True).verdict == AGREES
+
+
+def test_settings_without_a_name_are_paired_too():
+    rows = pd.DataFrame(
+        {
+            "method": ["a", "b"] * 2,
+            "kind": ["x", "x", np.nan, np.nan],
+            "seed": 0,
+            "y": [1.0, 2.0, 5.0, 3.0],
+        }
+    )
+    found = paired_differences(rows, a="a", b="b", value="y", by="kind")
+    assert sorted(float(v[0]) for v in found.values()) == [-1, 2]
+
+
+def test_standard_errors_that_a_paper_prints_are_not_taken_for_deviations():
+    cell = published("vcgmm", "Table 1").query("sd == sd").iloc[0]
+    assert (cell.value, cell.sd) == (0.0, pytest.approx(0.04 * math.sqrt(50)))
 
 
 def test_ratios_are_averaged_as_logarithms_cases_counted_and_theorems_compared_without_noise():
@@ -379,3 +421,6 @@ def test_the_level_of_data_is_that_of_the_lowest_set():
     )
     assert level({"made": {"sha256": None}}, [])["kind"] == "generated"
     assert level({"digits": sha}, [])["kind"] == "stand-in"
+    beside = {"covtype_subset": sha | {"rows": 1000}, "blobs": {"sha256": None}}
+    assert level(beside, ["covtype_subset"])["kind"] == "part"
+    assert level({"blobs": {"sha256": None}}, ["phishing"])["kind"] == "stand-in"

@@ -142,6 +142,10 @@ def test_a_record_of_older_code_needs_an_audit_by_the_code_of_today_that_found_n
     for own_code, wanted in ((0.0, ""), (0.06, told)):
         moved = audit | {"worst": 0.5, "own_code": own_code}
         assert needs_audit(known | {"audit": moved}) == wanted
+    # Tasks of another commit, which is in no history.
+    of_today = known | {"commit": audit["commit"], "commits_of_tasks": ["0" * 40]}
+    assert needs_audit(of_today) == "made by older code, and not audited"
+    assert needs_audit(of_today | {"audit": audit}) == ""
     by_older = needs_audit(known | {"audit": audit | {"commit": known["commit"]}})
     assert by_older == "made by older code, and audited by older code"
 

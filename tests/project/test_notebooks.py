@@ -7,7 +7,7 @@ import shutil
 import pandas as pd
 import pytest
 from cells import run_cells
-from handful_papers.audit import _beside_own
+from handful_papers.audit import _beside_own, _compared
 from handful_papers.claims import PROFILES
 from handful_papers.committed import FIGURES
 from handful_papers.entries import GPU, PROFILES_FOLDER, ROOT, figure_entry, names
@@ -199,6 +199,16 @@ def test_an_audit_compares_the_rows_that_are_on_record_and_no_others(off, differ
     assert [
         "accuracy differs in 1 of 1" in sentence for sentence in compare(mine, theirs, rules)
     ] == [True] * differ
+    n_rows, worst, sentences = _compared([ours], [ROWS], RULES)
+    assert (n_rows, worst) == (1, 1.0)
+    assert sentences[-1] == "1 of 2 rows of today have keys that none has there"
+
+
+def test_an_audit_tells_rows_with_the_same_keys_apart_by_their_order():
+    ours = pd.DataFrame({"method": ["a"] * 3, "accuracy": [0.1, 0.2, 0.3]})
+    _, worst, sentences = _compared([ours], [ours.assign(accuracy=[0.1, 0.2, 0.4])], RULES)
+    assert worst == pytest.approx(0.25)
+    assert len(sentences) == 1
 
 
 def test_an_audit_finds_a_row_by_its_keys_as_the_record_has_written_them(tmp_path):

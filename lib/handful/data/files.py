@@ -159,9 +159,10 @@ def _download(raw, entry, verbose):
             pooch.retrieve(raw["url"], None, raw["filename"], data_folder(), progressbar=verbose)
         )
     except OSError as error:
+        # without the tracebacks of four libraries
         raise MissingDataError(
             _how_to_get(entry, f"{raw['url']} could not be downloaded ({error})")
-        ) from error
+        ) from None
 
 
 def _how_to_get(entry, why, hint=""):

@@ -1,9 +1,10 @@
 """Linear models as inner problems: logistic regression, least squares and Poisson regression."""
 
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, replace
 from typing import Annotated, Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils.multiclass import type_of_target
 
 from handful.checks import check_magnitude, check_memory, check_number, check_vector, signed_labels
@@ -19,6 +20,8 @@ from handful.types import Table
 TOL = 1e-7
 SELECTION_TOL = 1e-3
 WEIGHTS_TOL = 1e-4
+# Columns whose mean is so many deviations from zero lose digits of the inner solutions.
+FAR = 100.0
 UNIQUE = "without a penalty the inner problem of a small coreset has no unique solution"
 # by which the sum of soft targets may miss one: float16 probabilities do, by rounding
 SOFT_TOLERANCE = 1e-4
@@ -92,6 +95,20 @@ class LinearProblem(Problem):
     def check_targets(self, y: Table, dtype: Any) -> None:
         """As `Problem.check_targets`; ValueError for huge targets, too."""
         check_magnitude(self.encode(y), "y", dtype)
+
+    def near_zero(self, rows: Any) -> Any:
+        """The same `OuterRows`, dense columns far from zero moved to their mean, where that changes
+        nothing but the intercept."""
+        is_free = self.fit_intercept and not self.penalise_intercept
+        if sparse.issparse(rows.X) or not is_free:
+            return rows
+        mean = rows.share @ rows.X
+        deviation = rows.X.std(axis=0, dtype=np.float64)
+        is_far = np.abs(mean) > FAR * deviation
+        if not is_far.any():
+            return rows
+        shift = np.where(is_far, mean, 0.0)
+        return replace(rows, X=(rows.X - shift).astype(rows.X.dtype))
 
     def model(self, rows: Any, rng: Any, *, ihvp: Any = None, weighted: bool = False) -> Any:
         """An empty `GLM`; ValueError for huge targets, NotImplementedError for a link that is not
