@@ -337,6 +337,20 @@ def test_what_is_kept_is_not_given_for_a_function_that_reads_other_values(
         blocks.map(lambda block: lock)
 
 
+def test_labels_that_are_words_of_a_frame_are_written_in_their_width(rows, tmp_path):
+    X, y, _ = rows
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    frame["label"] = np.where(y > np.median(y), "yes", "no")
+    (tmp_path / "X").mkdir()
+    for k, part in enumerate(np.array_split(np.arange(N), 3)):
+        frame.iloc[part].to_parquet(tmp_path / "X" / f"{k}.parquet")
+    few = CoresetEstimator(UniformCoreset(200, random_state=0), LogisticRegression())
+    blocks = Blocks(tmp_path / "X", "label")
+    said = few.fit(blocks).predict(blocks, out=tmp_path / "said.npy")
+    assert said.dtype == "<U3"
+    np.testing.assert_array_equal(said, few.predict(frame[list("abcd")]))
+
+
 def test_what_was_kept_and_is_damaged_or_belongs_to_another_block_is_computed_again(tmp_path):
     files = [tmp_path / f"{i}.npy" for i in range(3)]
     for i, file in enumerate(files):

@@ -460,7 +460,7 @@ def rowwise(estimator, method, X, *, out=None, **options):
     slim = copy(estimator)
     vars(slim).pop("labels_", None)
     if out is not None:
-        return blocks.write(out, _predict, slim, method, options)
+        return blocks.write(out, _predict_of_fixed_width, slim, method, options)
     if not is_dask(X):
         return np.concatenate(blocks.map(_predict, slim, method, options))
     import dask
@@ -487,6 +487,15 @@ def rowwise(estimator, method, X, *, out=None, **options):
 
 def _predict(block, estimator, method, options):
     return getattr(estimator, method)(block.X, **options)
+
+
+def _predict_of_fixed_width(block, estimator, method, options):
+    # A file holds words, but not as objects.
+    said = _predict(block, estimator, method, options)
+    labels = np.array(np.asarray(getattr(estimator, "classes_", ())).tolist())
+    if said.dtype.kind == "O" and labels.dtype.kind == "U":
+        return said.astype(labels.dtype)
+    return said
 
 
 def _said_of_piece(estimator, method, options, none, piece):

@@ -16,7 +16,7 @@ from handful import (
     compare,
     suspects,
 )
-from handful.bilevel.candidate_scoring import exchanged, held_out_loss
+from handful.bilevel.candidate_scoring import class_weights, exchanged, held_out_loss
 from handful.bilevel.proxy_candidates import candidates_for
 from handful.proxies import RBF, Nystrom, TreeLeaves
 from imblearn.pipeline import make_pipeline as imblearn_pipeline
@@ -466,12 +466,37 @@ def test_an_exchange_keeps_the_number_of_rows_of_each_class(data, classes):
     weight = (np.arange(400) % 5 > 0).astype(float)
     rows = np.flatnonzero(weight)[:200]
     indices = rng.choice(rows, 50, replace=False)
-    other = exchanged(indices, labels, weight, rows, rng)
+    alike = class_weights(labels, weight, indices)
+    other, weights = exchanged(indices, alike, labels, weight, rows, rng)
+    np.testing.assert_array_equal(weights, alike)
     assert (other != indices).sum() == 5
     assert len(set(other)) == 50
     assert np.isin(other, rows).all()
     if classes:
         np.testing.assert_array_equal(labels[other], labels[indices])
+
+
+@pytest.mark.parametrize("classes", [True, False])
+def test_weights_that_follow_the_sample_weight_do_so_after_an_exchange(data, classes):
+    labels = data[1] if classes else None
+    rng = np.random.default_rng(0)
+    weight = rng.exponential(size=400)
+    indices = rng.choice(400, 50, replace=False)
+    weights = class_weights(labels, weight, indices, weight[indices])
+    other, moved = exchanged(indices, weights, labels, weight, np.arange(400), rng)
+    assert (other != indices).sum() == 5
+    np.testing.assert_allclose(moved, class_weights(labels, weight, other, weight[other]))
+
+
+@pytest.mark.parametrize("scoring", ["neg_max_error", lambda model, X, y: model.score(X, y)])
+def test_scores_that_take_no_weights_need_rows_without(scoring):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 3))
+    y = X[:, 0] + 0.1 * rng.normal(size=120)
+    few = for_estimator(KNeighborsRegressor(), scoring=scoring, n_exchanges=2)
+    assert np.isfinite(list(few.fit(X, y).trials_.values())).all()
+    with pytest.raises(ValueError, match="scoring must take sample_weight"):
+        few.fit(X, y, sample_weight=rng.exponential(size=120))
 
 
 def test_exchanges_stay_only_where_the_loss_falls(data):

@@ -229,6 +229,12 @@ NUMBERS = np.linspace(0, 1, 60)
         ),
         (dict(loss=lambda o, t: (o**2).mean()), None, {}, "loss must give one number a row"),
         (
+            dict(module=torch.nn.Linear(4, 1), loss=lambda o, t: ((o - t) ** 2).mean(1)),
+            NUMBERS,
+            {},
+            ("loss of a row must not depend on the other rows of its batch"),
+        ),
+        (
             dict(loss=torch.nn.CrossEntropyLoss(reduction="none")),
             WORDS,
             {},

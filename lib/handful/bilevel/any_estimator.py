@@ -106,7 +106,17 @@ class Trial:
         weights = self.sample_weight[self.held]
         if self.scorer is None:
             return held_out_loss(model, *judged, weights)
-        return -self.scorer(model, *judged, sample_weight=weights)
+        # Some scores know no weights; alike they say nothing.
+        more = {} if np.ptp(weights) == 0 else {"sample_weight": weights}
+        try:
+            return -self.scorer(model, *judged, **more)
+        except TypeError as error:
+            if more and "sample_weight" in str(error):
+                raise ValueError(
+                    "scoring must take sample_weight where the rows have weights that differ, and "
+                    f"{self.scorer!r} does not ({error})."
+                ) from error
+            raise
 
     def misses_a_class(self, indices):
         """Whether some class is not among the chosen rows."""
@@ -114,9 +124,9 @@ class Trial:
             return False
         return not np.isin(self.labels[self.rest], self.labels[indices]).all()
 
-    def exchanged(self, indices, rng):
+    def exchanged(self, indices, weights, rng):
         """As the function of that name, of the rows that may be chosen."""
-        return exchanged(indices, self.labels, self.sample_weight, self.rest, rng)
+        return exchanged(indices, weights, self.labels, self.sample_weight, self.rest, rng)
 
 
 class AnyEstimatorCoreset(Selector):
@@ -140,9 +150,9 @@ class AnyEstimatorCoreset(Selector):
 
     These are tried beside `n_draws` random draws: in turn by k-means++ (unless it misses a class),
     stratified by class, and with equally many rows of each class. Weights estimate sums over all
-    rows. Where they are not optimised, each class has its weight among all rows, shared equally by
-    its chosen rows, so that predicted probabilities are not shifted towards classes that are chosen
-    more often than they occur.
+    rows. Where they are not optimised, each class has its weight among all rows, shared by its
+    chosen rows: equally, or in draws by their sample_weight. So predicted probabilities are not
+    shifted towards classes that are chosen more often than they occur.
 
     Some 65 trainings on `size` rows often take longer than one on all rows: `handful.compare` says
     from how many fits on that pays.
@@ -423,13 +433,13 @@ class AnyEstimatorCoreset(Selector):
             # exchanges as they follow each other if none of them is made
             proposed = []
             for _ in range(min(left, at_once)):
-                other = trial.exchanged(indices, rng)
+                other = trial.exchanged(indices, weights, rng)
                 proposed.append((other, rng.bit_generator.state))
-            losses = list(parallel(delayed(trial)(other, weights) for other, _ in proposed))
+            losses = list(parallel(delayed(trial)(*other) for other, _ in proposed))
             made = next((i for i, loss in enumerate(losses) if loss < least), None)
             tried = len(losses)
             if made is not None:
-                indices, rng.bit_generator.state = proposed[made]
+                (indices, weights), rng.bit_generator.state = proposed[made]
                 least = losses[made]
                 self.exchanges_.append(least)
                 tried = made + 1

@@ -42,12 +42,20 @@ def class_weights(labels, sample_weight, indices, weights=None):
     return weights * (class_totals(labels, sample_weight)[indices] / own)
 
 
-def exchanged(indices, labels, sample_weight, rows, rng):
-    """The chosen rows with a tenth of them exchanged for other `rows` of their class, drawn by
-    weight.
+def exchanged(indices, weights, labels, sample_weight, rows, rng):
+    """The chosen rows with a tenth of them exchanged for other `rows` of their class, and the
+    weights: ``(indices, weights)``.
 
-    Labels None count as one class; where a class has too few other rows, fewer are exchanged.
+    Weights that are alike in a class stay, and newcomers are drawn by their sample_weight. Weights
+    that follow the sample_weight do so afterwards, and newcomers are drawn uniformly. Labels None
+    count as one class; where a class has too few other rows, fewer are exchanged.
     """
+    alike = class_weights(labels, sample_weight, indices)
+    following = class_weights(labels, sample_weight, indices, sample_weight[indices])
+    total = weights.sum()
+    follow = not np.allclose(alike, following) and np.allclose(
+        weights * (following.sum() / total), following
+    )
     free = np.zeros(len(sample_weight), dtype=bool)
     free[rows] = True
     free[indices] = False
@@ -63,10 +71,13 @@ def exchanged(indices, labels, sample_weight, rows, rng):
         pool = others[classes[others] == label]
         mine = places[leaving == label][: len(pool)]
         if len(mine):
-            weights = sample_weight[pool]
-            share = weights / weights.sum()
+            mass = np.ones(len(pool)) if follow else sample_weight[pool]
+            share = mass / mass.sum()
             indices[mine] = rng.choice(pool, len(mine), replace=False, p=share)
-    return indices
+    if not follow:
+        return indices, weights
+    following = class_weights(labels, sample_weight, indices, sample_weight[indices])
+    return indices, following * (total / following.sum())
 
 
 def held_out_loss(model, X, y, sample_weight=None):

@@ -57,7 +57,8 @@ class Regularised(Strategy):
         """As `Strategy.run`."""
 
         def watch(support):
-            bar.update(bar.total - support - bar.n)
+            left = max(support - size, 0)
+            bar.update(bar.total - left - bar.n)
 
         weights = None
         try:

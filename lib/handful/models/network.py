@@ -320,7 +320,16 @@ class Network(Problem):
                 f"module must give one tensor with an output for each of {len(X)} rows, got {got}."
             )
         self.check_outputs(outputs, y)
-        return self.row_losses(outputs, y)
+        losses = self.row_losses(outputs, y)
+        if self.loss is not None:
+            alone = self.row_losses(outputs[:1], y[:1])
+            if not torch.allclose(alone, losses[:1], rtol=1e-2, equal_nan=True):
+                raise ValueError(
+                    "loss of a row must not depend on the other rows of its batch, as it does "
+                    f"where outputs, {tuple(outputs.shape)}, and targets, {tuple(y.shape)}, are "
+                    "broadcast: flatten the module's outputs, or take outputs[:, 0]."
+                )
+        return losses
 
     def check_outputs(self, outputs, y):
         """ValueError if a module's outputs do not suit the targets that cross-entropy compares them
