@@ -340,7 +340,7 @@ def test_what_is_kept_is_not_given_for_a_function_that_reads_other_values(
 def test_labels_that_are_words_of_a_frame_are_written_in_their_width(rows, tmp_path):
     X, y, _ = rows
     frame = pd.DataFrame(X, columns=list("abcd"))
-    frame["label"] = np.where(y > np.median(y), "yes", "no")
+    frame["label"] = np.where(y > y.mean(), "yes", "no")
     (tmp_path / "X").mkdir()
     for k, part in enumerate(np.array_split(np.arange(N), 3)):
         frame.iloc[part].to_parquet(tmp_path / "X" / f"{k}.parquet")
