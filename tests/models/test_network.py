@@ -14,6 +14,7 @@ from handful.models import Network, Problem
 from handful.models.base import OuterRows
 from handful.models.inverse import ConjugateGradients, NeumannSeries
 from handful.models.network import TrainConfig
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 QUICK = TrainConfig(n_steps=60, learning_rate=2e-2, optimiser="adam", weight_decay=2e-2)
 
@@ -22,6 +23,14 @@ def small_net(seed=0, d=4, classes=3):
     torch.manual_seed(seed)
     return torch.nn.Sequential(
         torch.nn.Linear(d, 5), torch.nn.Tanh(), torch.nn.Linear(5, classes)
+    ).double()
+
+
+def attentive_net():
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(2, 1, 3, dropout=0.0, batch_first=True)
+    return torch.nn.Sequential(
+        torch.nn.Unflatten(1, (2, 2)), layer, torch.nn.Flatten(), torch.nn.Linear(4, 3)
     ).double()
 
 
@@ -71,12 +80,29 @@ def dense(model, curvature):
     return rows.numpy(), H.numpy() + model.problem.training().weight_decay * np.eye(len(theta))
 
 
+@pytest.mark.parametrize("net", [small_net, attentive_net])
 @pytest.mark.parametrize("curvature", ["gauss-newton", "hessian"])
-def test_products_are_those_of_the_dense_hessian(data, curvature):
-    model = selection(data, Network(small_net(), train=QUICK, curvature=curvature))
-    _, H = dense(model, curvature)
+def test_products_are_those_of_the_dense_hessian(data, curvature, net):
+    model = selection(data, Network(net(), train=QUICK, curvature=curvature))
+    with sdpa_kernel(SDPBackend.MATH):
+        _, H = dense(model, curvature)
     v = np.random.default_rng(1).normal(size=len(H))
     np.testing.assert_allclose(model.hvp(np.random.default_rng(0))(v), H @ v, rtol=1e-8, atol=1e-10)
+
+
+class Recurrent(torch.nn.LSTM):
+    def forward(self, X):
+        return super().forward(X[:, :, None])[0][:, -1]
+
+
+def test_what_torch_cannot_differentiate_is_named_and_bfloat16_is_taken(data):
+    few = BilevelCoreset(
+        Network(Recurrent(1, 3, batch_first=True), train=QUICK), size=15, rule="linear"
+    )
+    with pytest.raises(ValueError, match="differentiates in forward mode"):
+        few.fit(*data)
+    few.set_params(problem=Network(small_net().bfloat16(), train=QUICK))
+    assert len(few.fit(*data).indices_) == 15
 
 
 @pytest.mark.parametrize("ihvp", [ConjugateGradients(200), NeumannSeries(500)])

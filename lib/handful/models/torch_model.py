@@ -1,9 +1,12 @@
 """Models by torch: a growing coreset of a network, scored by minibatched implicit gradients
 (Section 3.5.1), and the derivatives of a `Problem` whose `loss` of one row is written in torch."""
 
+from contextlib import contextmanager
+
 import numpy as np
 import torch
 from torch.func import functional_call, grad, hessian, jvp, vjp, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from handful.checks import ConvergenceError
 from handful.models.base import Model
@@ -126,7 +129,7 @@ class NetworkModel(Model):
         total = 0
         for rows, X, y in self._batches(np.flatnonzero(self._u)):
             losses = self._losses(self.theta, X, y)
-            total = total + self._u[rows] @ losses.cpu().numpy()
+            total = total + self._u[rows] @ _vector(losses)
         penalty = 0.5 * self._outer_decay * (self.theta @ self.theta)
         return float(total + penalty)
 
@@ -155,17 +158,18 @@ class NetworkModel(Model):
             def loss_of(outputs):
                 return self.problem.row_losses(outputs, y).mean()
 
-            if self.problem.curvature == "hessian":
-                _, product = jvp(
-                    grad(lambda theta: loss_of(outputs_of(theta))),
-                    (self.theta,),
-                    (v,),
-                )
-            else:
-                outputs, tangent = jvp(outputs_of, (self.theta,), (v,))
-                _, loss_hvp = jvp(grad(loss_of), (outputs,), (tangent,))
-                _, pull_back = vjp(outputs_of, self.theta)
-                (product,) = pull_back(loss_hvp)
+            with _forward_mode():
+                if self.problem.curvature == "hessian":
+                    _, product = jvp(
+                        grad(lambda theta: loss_of(outputs_of(theta))),
+                        (self.theta,),
+                        (v,),
+                    )
+                else:
+                    outputs, tangent = jvp(outputs_of, (self.theta,), (v,))
+                    _, loss_hvp = jvp(grad(loss_of), (outputs,), (tangent,))
+                    _, pull_back = vjp(outputs_of, self.theta)
+                    (product,) = pull_back(loss_hvp)
             return _vector(product) + decay * vector
 
         return hvp
@@ -212,14 +216,32 @@ class NetworkModel(Model):
             def losses(theta, X=X, y=y):
                 return self._losses(theta, X, y)
 
-            _, slopes = jvp(losses, (self.theta,), (v,))
-            scores[rows] = slopes.cpu().numpy()
+            with _forward_mode():
+                _, slopes = jvp(losses, (self.theta,), (v,))
+            scores[rows] = _vector(slopes)
         return scores
 
 
+@contextmanager
+def _forward_mode():
+    """Torch's derivatives in forward mode, along the paths that have them: attention has others."""
+    was_fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    except NotImplementedError as error:
+        raise ValueError(
+            "module and loss must be made of what torch differentiates in forward mode, as LSTM "
+            f"and huber_loss on the CPU are not: {error}"
+        ) from error
+    finally:
+        torch.backends.mha.set_fastpath_enabled(was_fast)
+
+
 def _vector(tensor):
-    array = tensor.detach().cpu().numpy()
-    return array.astype(np.float64)
+    # numpy has no bfloat16
+    return tensor.detach().cpu().double().numpy()
 
 
 def by_rows(problem, kind, theta, X, y):
