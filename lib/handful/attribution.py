@@ -88,10 +88,6 @@ class LinearTraining:
                 f"X_test must have the {X.shape[1]} columns of X, got {X_test.shape[1]}."
             )
         _check_names(*given)
-        if problem.fit_intercept and not problem.penalise_intercept:
-            # changes nothing but the intercept, and keeps the digits of columns far from zero
-            mean = X.mean(axis=0, dtype=np.float64)
-            X, X_test = ((rows - mean).astype(X.dtype) for rows in (X, X_test))
         self.problem = problem
         self.d = X.shape[1]
         rows = LinearLikelihood(problem, y)
@@ -103,6 +99,14 @@ class LinearTraining:
         self.linear = rows.linear
         self.k = rows.n_outputs
         self.link = rows.link
+
+    def move_to_mean(self):
+        """Move the columns to their mean, which keeps the digits of those far from zero, where that
+        changes nothing but the intercept of a trained model."""
+        if self.problem.fit_intercept and not self.problem.penalise_intercept:
+            mean = self.A[:, : self.d].mean(axis=0, dtype=np.float64)
+            self.A[:, : self.d] -= mean
+            self.A_test[:, : self.d] -= mean
 
     def train(self):
         """The parameters at which the gradient of the mean loss and its penalty is zero, and the
@@ -195,6 +199,7 @@ def influence(
     A = model.A
     k = model.k
     p = A.shape[1]
+    model.move_to_mean()
     W, factor = model.train()
     P = model.link.mean(A @ W)
     # of the row's gradient: outer(x, moved)

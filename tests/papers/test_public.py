@@ -143,8 +143,8 @@ def test_tables_are_scaled_as_told_and_labels_are_counted_from_nought(dataset):
 
 
 def test_the_memory_of_a_choice_counts_its_components_and_not_the_rows_that_were_there(rng):
-    X = rng.normal(size=(4000, 100)).astype(np.float32)
-    y = np.zeros(4000, int)
+    X = rng.normal(size=(40_000, 100)).astype(np.float32)
+    y = np.zeros(40_000, int)
     options = dict(n_pool=0, seed=0)
     centred = X.nbytes / 2**20
     assert coreax_mnist.mebibytes("uniform", 10, X, y, **options) < 0.5 * centred

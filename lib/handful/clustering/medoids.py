@@ -57,7 +57,7 @@ class Medoids(SizedSelector):
         X, _ = centred(X[present], u)
         # squares that float32 holds, and the same digits
         _, exponent = np.frexp(np.abs(X).max())
-        X = X / 2.0**exponent
+        X /= 2.0**exponent
         if self.size <= FEW:
             seed = int(rng.integers(MAX_SEED))
             seeds = plain_seeds(X, u, self.size, seed)
