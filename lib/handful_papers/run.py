@@ -153,7 +153,8 @@ def reproduce(runs, *, figures=FIGURES, jobs=1, dask="", force=False, tell=print
     expected = {run.name: run.minutes for run in due}
     quiet = sum(expected.values()) / jobs
     tell(
-        f"{len(runs)} notebooks, {len(due)} to run: about {quiet:.3g} min where nothing else runs."
+        f"{len(runs)} notebooks, {len(due)} to run: about {_plain(quiet)} min where nothing else "
+        "runs."
     )
     if jobs > 1:
         # The longest come first, so that no core idles at the end.
@@ -169,9 +170,13 @@ def reproduce(runs, *, figures=FIGURES, jobs=1, dask="", force=False, tell=print
         if not error:
             timed.append((minutes, seconds / 60))
         left = minutes_left(timed, expected.values(), jobs)
-        more = f"; about {left:.2g} min left" if expected else ""
+        more = f"; about {_plain(left)} min left" if expected else ""
         tell(f"[{i}/{len(due)}] {name}: {error or 'done'} ({seconds / 60:.1f} min){more}")
     return outcomes
+
+
+def _plain(minutes):
+    return f"{minutes:.0f}" if minutes >= 10 else f"{minutes:.1f}"
 
 
 def _n_cores():

@@ -1,11 +1,14 @@
 """BilevelCoreset as its users meet it."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from handful import BilevelCoreset, LeastSquares, Logistic, UniformCoreset
 from handful.bilevel import Forward
 from handful.checks import ConvergenceError
 from handful.models import Joint, Poisson
+from handful.models.base import outer_rows
 from handful.models.glm import GLM
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
@@ -224,6 +227,20 @@ def test_the_place_of_the_columns_changes_no_choice(shift, classes):
     near, far = (clone(selector).fit(X + s, y) for s in (0.0, shift))
     np.testing.assert_array_equal(far.indices_, near.indices_)
     np.testing.assert_allclose(far.weights_, near.weights_, rtol=1e-3, atol=1e-3)
+
+
+def test_columns_far_from_zero_are_found_without_a_copy_of_the_rows():
+    X, y = two_classes(n=50_000)
+    X = np.asfortranarray(np.tile(X, 20), dtype=np.float32)
+    problem = Logistic(0.01)
+    rows = outer_rows(X, y, np.ones(len(X)), "train", None, classes=True)
+    tracemalloc.start()
+    try:
+        assert problem.near_zero(rows) is rows
+        used = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert used < X.nbytes
 
 
 def test_a_second_choice_that_does_not_converge_leaves_the_first(monkeypatch):

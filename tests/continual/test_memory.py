@@ -287,5 +287,14 @@ def test_views_name_what_they_lack():
         network_views(torch.nn.ReLU(), torch.zeros(3, 2))
     with pytest.raises(ValueError, match="did not use"):
         network_views(torch.nn.Linear(2, 2), torch.zeros(3, 2), head=torch.nn.Linear(2, 2))
+    # the logits come from the first layer, the last one of the modules is an auxiliary head
+    two_heads = torch.nn.Sequential(torch.nn.Linear(2, 3))
+    two_heads[0].auxiliary = torch.nn.Linear(2, 5)
+    two_heads[0].register_forward_hook(
+        lambda layer, inputs, outputs: [layer.auxiliary(inputs[0]), outputs][1]
+    )
+    with pytest.raises(ValueError, match="3 outputs and the layer `head` 5"):
+        network_views(two_heads, torch.zeros(3, 2))
+    assert network_views(two_heads, torch.zeros(3, 2), head=two_heads[0]).logits.shape == (3, 3)
     with pytest.raises(ValueError, match="need the labels"):
         Views(np.zeros((3, 2)), np.zeros((3, 2))).losses  # noqa: B018

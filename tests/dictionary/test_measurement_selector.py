@@ -1,6 +1,8 @@
 """Measurement selection: gradients against finite differences, exact gains, recoveries against
 other solvers."""
 
+import warnings
+
 import numpy as np
 import pytest
 from handful.dictionary import L1, L2, MeasurementSelector
@@ -8,6 +10,7 @@ from handful.dictionary.atoms import wavelet_atoms
 from handful.dictionary.measurement_selector import recovery_error
 from handful.dictionary.recovery import Recovery
 from handful_papers.bico.fig12_dictionary import approximate_greedy, gaussian_atoms
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Lasso
 
 D = 24
@@ -214,3 +217,28 @@ def test_wavelets_that_are_not_orthonormal_are_refused(shape, options, message):
 def test_approximate_greedy_takes_the_largest_mean_inner_products(X, atoms):
     mean = [np.mean([abs(x @ a) for x in X]) for a in atoms]
     assert approximate_greedy(X, atoms, 7).tolist() == np.argsort(mean)[::-1][:7].tolist()
+
+
+@pytest.mark.parametrize("recovery", [L2(1e-4), L1(1e-3)])
+def test_single_precision_takes_more_measurements_than_coordinates(rng, recovery):
+    X = rng.normal(size=(20, 8)) * 100
+    atoms = rng.normal(size=(16, 8)) * 100
+    single = MeasurementSelector(atoms, recovery, size=12).fit(X.astype(np.float32))
+    double = MeasurementSelector(atoms, recovery, size=12).fit(X)
+    np.testing.assert_array_equal(single.indices_[:6], double.indices_[:6])
+    assert single.errors_[-1] < 1e-6 * np.square(X).sum(axis=1).mean()
+
+
+def test_a_penalty_lost_in_rounding_is_told(rng):
+    X = rng.normal(size=(20, 8)) * 1e6
+    with pytest.raises(ValueError, match="lost in rounding beside measurement vectors"):
+        MeasurementSelector(X, L2(1e-9), size=16).fit(X)
+
+
+def test_signals_that_max_iter_leaves_unfinished_are_told(X, atoms):
+    A = atoms[:12]
+    with pytest.warns(ConvergenceWarning, match="max_iter=1 sweeps"):
+        L1(1e-4, max_iter=1).recover(A, X @ A.T)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        L1().recover(A, X @ A.T)

@@ -16,9 +16,11 @@ from typing import Annotated
 import numpy as np
 from numba import njit, prange
 from scipy.linalg import cho_factor, cho_solve
+from sklearn.exceptions import ConvergenceWarning
 
 from handful.checks import check_in_memory
 from handful.options import Count, Options, number
+from handful.running import warn
 from handful.tables import as_array
 
 UNDETERMINED = "without a penalty fewer measurements than dimensions leave a signal undetermined"
@@ -84,7 +86,7 @@ class L2(Recovery):
         if not len(A):
             return np.zeros((len(measured), A.shape[1]), dtype=A.dtype), None
         coefficients = cho_solve(_gram_factor(A, self.l2), measured.T).T
-        return coefficients @ A, None
+        return coefficients.astype(A.dtype, copy=False) @ A, None
 
     def scores(self, A, atoms, errors, state, *, quadratic):
         """Scores, shape (m,); see `Recovery`."""
@@ -109,7 +111,8 @@ class L1(Recovery):
         A signal is done when no optimality condition is missed by more than `tol` times ``l1 /
         2``.
     max_iter : int, default=5000
-        Most sweeps over the coordinates of a signal.
+        Most sweeps over the coordinates of a signal; a ConvergenceWarning where they do not reach
+        `tol`.
     """
 
     l1: Annotated[float, number(least=1e-15, why=UNDETERMINED)] = 0.01
@@ -131,7 +134,16 @@ class L1(Recovery):
         number = A.dtype.type
         columns = np.ascontiguousarray(A.T)
         measured = np.ascontiguousarray(measured, dtype=A.dtype)
-        return _lasso(columns, measured, number(self.l1 / 2), number(self.tol), self.max_iter), None
+        estimates, is_done = _lasso(
+            columns, measured, number(self.l1 / 2), number(self.tol), self.max_iter
+        )
+        if not is_done.all():
+            warn(
+                f"some signals are not recovered to tol={self.tol:g} in max_iter={self.max_iter} "
+                "sweeps: raise max_iter, tol or l1.",
+                ConvergenceWarning,
+            )
+        return estimates, None
 
     def scores(self, A, atoms, errors, state, *, quadratic):
         """Scores, shape (m,); see `Recovery`."""
@@ -140,10 +152,19 @@ class L1(Recovery):
 
 
 def _gram_factor(A, l2):
-    """Cholesky factor of A A^T + l2, which is smaller than A^T A + l2."""
+    """Cholesky factor of A A^T + l2, which is smaller than A^T A + l2, in double precision: single
+    precision loses a small penalty beside more measurements than coordinates."""
+    A = A.astype(np.float64, copy=False)
     inner = A @ A.T
-    inner[np.diag_indices(len(A))] += A.dtype.type(l2)
-    return cho_factor(inner)
+    inner[np.diag_indices(len(A))] += l2
+    try:
+        return cho_factor(inner)
+    except np.linalg.LinAlgError:
+        largest = np.diag(inner).max()
+        raise ValueError(
+            f"{l2:.3g} is lost in rounding beside measurement vectors of squared norm "
+            f"{largest:.3g}: scale them, or raise `l2`, or `l1` and `damping`."
+        ) from None
 
 
 def _resolvent(A, rows, l2):
@@ -152,7 +173,7 @@ def _resolvent(A, rows, l2):
     if not len(A):
         return rows / strength
     seen = cho_solve(_gram_factor(A, l2), A @ rows.T).T
-    return (rows - seen @ A) / strength
+    return (rows - seen.astype(rows.dtype, copy=False) @ A) / strength
 
 
 def _shared_scores(A, atoms, errors, l2, quadratic):
@@ -180,6 +201,7 @@ def _lasso(columns, measured, threshold, tol, max_iter):
     n = len(measured)
     d = len(columns)
     estimates = np.zeros((n, d), dtype=columns.dtype)
+    is_done = np.zeros(n, dtype=np.bool_)
     quarter = columns.dtype.type(0.25)
     for i in prange(n):
         missing = measured[i].copy()
@@ -189,8 +211,8 @@ def _lasso(columns, measured, threshold, tol, max_iter):
                 columns, missing, estimates[i], stage, max(tol, columns.dtype.type(0.01)), max_iter
             )
             stage *= quarter
-        _descend(columns, missing, estimates[i], threshold, tol, max_iter)
-    return estimates
+        is_done[i] = _descend(columns, missing, estimates[i], threshold, tol, max_iter)
+    return estimates, is_done
 
 
 @njit(cache=True)
@@ -208,7 +230,7 @@ def _descend(columns, missing, y, threshold, tol, max_iter):
     """Coordinate descent of one signal, in place; `missing` is ``measured - columns^T y``.
 
     Sweeps over the coordinates that are not 0 until they stop moving, then over all of them; done
-    when none moves.
+    when none moves, which it returns.
     """
     everything = True
     zero = columns.dtype.type(0)
@@ -234,5 +256,6 @@ def _descend(columns, missing, y, threshold, tol, max_iter):
                 missed = max(missed, abs(new - old) * square[j])
         rests = missed <= tol * threshold
         if rests and everything:
-            break
+            return True
         everything = rests
+    return False

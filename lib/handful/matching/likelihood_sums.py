@@ -4,8 +4,8 @@ sums."""
 import numpy as np
 from scipy import sparse
 
-from handful.matching.moments import centers, merged
 from handful.matching.recombine import recombine, reweighted
+from handful.moments import centers, merged
 from handful.rows import InMemory, RowBlocks, Rows
 from handful.tables import rows_at_once
 

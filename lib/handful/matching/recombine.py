@@ -17,7 +17,7 @@ from handful.checks import (
     check_integer,
     check_sample_weight,
 )
-from handful.matching.moments import centers, moments
+from handful.moments import centers, moments
 from handful.running import Bar
 
 # entries of the features in memory at once: they fit into a cache

@@ -5,12 +5,14 @@ from typing import Annotated, Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils import gen_batches
 from sklearn.utils.multiclass import type_of_target
 
 from handful.checks import check_magnitude, check_memory, check_number, check_vector, signed_labels
 from handful.models.glm import GLM
 from handful.models.links import LinearModel, LogisticLink, PoissonLink, SoftmaxLink, SquaredLink
 from handful.models.problem import Problem
+from handful.moments import centers, merged, moments
 from handful.options import number
 from handful.types import Table
 
@@ -20,8 +22,8 @@ from handful.types import Table
 TOL = 1e-7
 SELECTION_TOL = 1e-3
 WEIGHTS_TOL = 1e-4
-# Columns whose mean is so many deviations from zero lose digits of the inner solutions.
-FAR = 100.0
+# Rows of which moments are taken at a time, so that no copy of all of them is made.
+MOMENT_ROWS = 10_000
 UNIQUE = "without a penalty the inner problem of a small coreset has no unique solution"
 # by which the sum of soft targets may miss one: float16 probabilities do, by rounding
 SOFT_TOLERANCE = 1e-4
@@ -102,12 +104,10 @@ class LinearProblem(Problem):
         is_free = self.fit_intercept and not self.penalise_intercept
         if sparse.issparse(rows.X) or not is_free:
             return rows
-        mean = rows.share @ rows.X
-        deviation = rows.X.std(axis=0, dtype=np.float64)
-        is_far = np.abs(mean) > FAR * deviation
-        if not is_far.any():
+        blocks = gen_batches(len(rows.X), MOMENT_ROWS)
+        shift = centers(merged([moments(rows.X[block], rows.share[block]) for block in blocks]))
+        if not shift.any():
             return rows
-        shift = np.where(is_far, mean, 0.0)
         return replace(rows, X=(rows.X - shift).astype(rows.X.dtype))
 
     def model(self, rows: Any, rng: Any, *, ihvp: Any = None, weighted: bool = False) -> Any:
