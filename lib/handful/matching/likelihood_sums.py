@@ -5,8 +5,8 @@ import numpy as np
 from scipy import sparse
 
 from handful.matching.recombine import recombine, reweighted
-from handful.moments import centers, merged
 from handful.rows import InMemory, RowBlocks, Rows
+from handful.scales import centers, merged
 from handful.tables import rows_at_once
 
 # So many numbers of a part of a block are computed at once: they fit into a cache.

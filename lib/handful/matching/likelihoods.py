@@ -21,7 +21,7 @@ from handful.models.linear import LeastSquares, LinearProblem, Poisson, check_cl
 from handful.models.links import LinearModel
 from handful.models.newton import bordered
 from handful.models.problem import Problem, check_problem, has_losses
-from handful.moments import moments
+from handful.scales import moments
 from handful.tables import as_array
 
 # Functions get a power of two rows, at least so many: few shapes for a compiler.
@@ -417,7 +417,7 @@ class LinearLikelihood(ProblemLikelihood):
         return encoded[labels.among(self.classes)]
 
     def moments(self, X, y, w):
-        """Those of the columns of X and the target, see `handful.moments`."""
+        """Those of the columns of X and the target, see `handful.scales`."""
         columns = np.column_stack([X, y])
         return moments(columns, w)
 

@@ -17,8 +17,8 @@ from handful.checks import (
     check_integer,
     check_sample_weight,
 )
-from handful.moments import centers, moments
 from handful.running import Bar
+from handful.scales import centers, moments
 
 # entries of the features in memory at once: they fit into a cache
 CHUNK = 250_000

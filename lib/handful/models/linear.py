@@ -12,8 +12,8 @@ from handful.checks import check_magnitude, check_memory, check_number, check_ve
 from handful.models.glm import GLM
 from handful.models.links import LinearModel, LogisticLink, PoissonLink, SoftmaxLink, SquaredLink
 from handful.models.problem import Problem
-from handful.moments import centers, merged, moments
 from handful.options import number
+from handful.scales import centers, merged, moments
 from handful.types import Table
 
 # To which inner problems are solved: of one output, as Newton's last step is exact for the asking;
