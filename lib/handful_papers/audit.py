@@ -21,7 +21,14 @@ from pathlib import Path
 
 from handful_papers.committed import COMMITTED, FIGURES
 from handful_papers.entries import figure_entry
-from handful_papers.expected import at_equal_keys, compare, largest_difference
+from handful_papers.expected import (
+    AUDIT,
+    at_equal_keys,
+    can_stand_in,
+    compare,
+    compared_columns,
+    largest_difference,
+)
 from handful_papers.provenance import commit, git, to_json, write_atomically
 from handful_papers.records import read_record, read_rows
 from handful_papers.run import execute, plan
@@ -62,8 +69,7 @@ def _audited(path, run, share, minutes):
     rules = figure_entry(run.name)["expected"]
     sweeps = [_part_of(sweep, share) for sweep in record.get("sweeps", [])]
     try:
-        # The rows of a sweep that only goes into a summary have none of the figure's keys.
-        parts = [part for part in _rows_of(sweeps, LIB) if set(rules["keys"]) & set(part)]
+        parts = _comparable(_rows_of(sweeps, LIB), rules)
         if not parts:
             share = 1.0
             sweeps = []
@@ -71,22 +77,38 @@ def _audited(path, run, share, minutes):
     except ValueError as error:
         return "", [f"its tasks do not run: {error!s:.200}"]
     on_record = read_rows(path.with_suffix(".csv"))
-    n_rows, worst, sentences = _compared(parts, [on_record] * len(parts), rules)
-    if not n_rows:
+    standing = [part for part in parts if can_stand_in(part, on_record, rules)]
+    n_rows, worst, sentences = _compared(standing, [on_record] * len(standing), rules)
+    n_made = sum(len(part) for part in parts) - sum(len(part) for part in standing)
+    if not n_rows + n_made:
         return "", ["nothing could be compared: no row of today stands in the record"]
     found = {"worst": worst}
     told = f"{n_rows} rows as on record"
-    if sentences and sweeps:
-        own = [part for part in _rows_by_its_code(record, sweeps) if set(rules["keys"]) & set(part)]
-        by_own_code = _beside_own(parts, own, rules, n_rows)
+    if sweeps and (sentences or n_made):
+        own = _comparable(_rows_by_its_code(record, sweeps), rules)
+        by_own_code = _beside_own(parts, own, rules, n_rows + n_made)
         if by_own_code is not None:
             found["own_code"], sentences = by_own_code
-            told = (
-                f"{n_rows} rows as the record's own code gives them here; those on record, "
-                f"made elsewhere, are up to {worst:.2g} away"
+            told = f"{n_rows + n_made} rows as the record's own code gives them here"
+            if worst > AUDIT["rtol"]:
+                told += f"; those on record, made elsewhere, are up to {worst:.2g} away"
+            elif n_rows:
+                told += f", {n_rows} of them as on record"
+        elif n_made:
+            sentences.append(
+                f"{n_made} rows, of which the notebook makes others, could not be compared: the "
+                "record's own code does not run here"
             )
     _keep(path, record, share, found)
     return told, sentences
+
+
+def _comparable(parts, rules):
+    """Those of some data frames that have a figure's keys, and numbers that its rules compare: rows
+    that only go into a summary have neither."""
+    return [
+        part for part in parts if set(rules["keys"]) & set(part) and compared_columns(part, rules)
+    ]
 
 
 def _beside_own(parts, own, rules, n_rows):
@@ -102,7 +124,7 @@ def _compared(parts, others, rules):
     """(number of rows, largest relative difference, sentences) of lists of data frames, one by
     one."""
     pairs = [at_equal_keys(*both, rules) for both in zip(parts, others)]
-    worst = max(largest_difference(ours, theirs) for ours, theirs, _ in pairs)
+    worst = max((largest_difference(ours, theirs) for ours, theirs, _ in pairs), default=0.0)
     sentences = [sentence for pair in pairs for sentence in compare(*pair)]
     for part, (ours, _, _) in zip(parts, pairs):
         if n_absent := len(part) - len(ours):

@@ -15,17 +15,25 @@ def at_equal_keys(rows, record, rules):
     """What `compare` takes to audit rows: those whose keys stand in a record, the record's, and the
     rules, which are `AUDIT` for each number that the figure's rules compare."""
     keys = [key for key in rules["keys"] if key in rows and key in record]
-    compared = [
-        column
-        for column, rule in by_column(rules, rows).items()
-        if isinstance(rule, dict) and column in record
-    ]
+    compared = [column for column in compared_columns(rows, rules) if column in record]
     ours = _by_key(rows, keys)[compared]
     theirs = _by_key(record, keys)[compared]
     both = ours.index[ours.index.isin(theirs.index)]
     mine = ours.loc[both].reset_index(drop=True)
     recorded = theirs.loc[both].reset_index(drop=True)
     return mine, recorded, dict.fromkeys(compared, AUDIT)
+
+
+def compared_columns(rows, rules):
+    """Names of the columns of rows whose numbers a figure's rules compare, a list of str."""
+    return [column for column, rule in by_column(rules, rows).items() if isinstance(rule, dict)]
+
+
+def can_stand_in(rows, record, rules):
+    """Whether rows of a sweep have all keys by which a record tells its rows apart. The notebook
+    makes its own rows of those that have not."""
+    absent = [key for key in rules["keys"] if key in record and key not in rows]
+    return all(record[key].nunique(dropna=False) <= 1 for key in absent)
 
 
 def largest_difference(ours, theirs):
