@@ -37,6 +37,10 @@ def evidence(run):
     wide = run.rows.pivot(index="seed", columns="method", values="value")
     return {"demo-lead": (wide["b"] - wide["a"]).to_numpy()}
 """
+PLAIN = """
+def plain(seed, n):
+    return [{"value": 10.0 * n + seed, "seconds": 1.0}]
+"""
 ENTRY = """
 [[item]]
 label = "Figure 1"
@@ -318,15 +322,14 @@ def test_an_audit_runs_recorded_tasks_again_and_tells_what_differs(checkout):
     (checkout.papers / "demo" / "fig.py").write_text(MODULE)
 
 
-@pytest.mark.timeout(600)
-def test_an_audit_tells_another_machine_from_other_code(tmp_path):
-    """Rows on record that no code gives here are another machine's where the record's own code
-    gives today's rows, and other code's where it does not."""
-    checkout = Checkout(tmp_path)
+def in_history(checkout):
+    """Commit a checkout to a history of its own; a function that commits what has changed since,
+    and audits all tasks."""
+    root = checkout.root
 
     def git(*arguments):
         names = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
-        subprocess.run(["git", "-C", tmp_path, *names, *arguments], check=True, capture_output=True)
+        subprocess.run(["git", "-C", root, *names, *arguments], check=True, capture_output=True)
 
     def audited():
         git("add", "--all")
@@ -334,10 +337,20 @@ def test_an_audit_tells_another_machine_from_other_code(tmp_path):
         done = checkout.handful("audit", "--share", "1", "--only", "fig")
         return done, read_record(checkout.record("laptop"))["audit"]
 
-    (tmp_path / ".gitignore").write_text("__pycache__\ncalls\ntold*\n")
+    (root / ".gitignore").write_text("__pycache__\ncalls\ntold*\n")
     git("init", "--quiet")
     git("add", "--all")
     git("commit", "--quiet", "-m", "the code of the record")
+    return audited
+
+
+@pytest.mark.timeout(600)
+def test_an_audit_tells_another_machine_from_other_code(tmp_path):
+    """Rows on record that no code gives here are another machine's where the record's own code
+    gives today's rows, and other code's where it does not."""
+    checkout = Checkout(tmp_path)
+
+    audited = in_history(checkout)
     made = checkout.handful("reproduce", "--profile", "laptop", "--only", "fig")
     assert made.returncode == 0, made.stdout
     rows = checkout.record("laptop").with_suffix(".csv")
@@ -354,6 +367,36 @@ def test_an_audit_tells_another_machine_from_other_code(tmp_path):
     assert "value differs in 4 of 6 rows" in done.stdout, done.stdout
     assert done.returncode == 1
     assert kept["own_code"] == pytest.approx(0.002 / 7)
+
+
+@pytest.mark.timeout(600)
+def test_an_audit_compares_rows_that_a_notebook_completes_with_its_own_code_alone(tmp_path):
+    """Rows without a key of the record would stand beside those of another sweep."""
+    checkout = Checkout(tmp_path)
+    module = MODULE + PLAIN
+    (checkout.papers / "demo" / "fig.py").write_text(module)
+    cells = [cell.replace("evidence, task", "evidence, plain, task") for cell in CELLS]
+    cells[2] = (
+        "import pandas as pd\n"
+        + cells[2]
+        + "\nplain_rows = exp.sweep(plain, [{}], range(n_seeds), n_jobs=n_jobs, n=n)"
+        + "\nrows = pd.concat([rows, plain_rows.assign(method='c')])"
+    )
+    checkout.notebook("fig", cells)
+    audited = in_history(checkout)
+    made = checkout.handful("reproduce", "--profile", "laptop", "--only", "fig")
+    assert made.returncode == 0, made.stdout
+
+    done, kept = audited()
+    assert "9 rows as the record's own code gives them here, 6 of them as on record" in done.stdout
+    assert done.returncode == 0
+    assert (kept["worst"], kept["own_code"]) == (0.0, 0.0)
+
+    (checkout.papers / "demo" / "fig.py").write_text(module.replace("10.0 * n", "10.001 * n"))
+    done, kept = audited()
+    assert "value differs in 3 of 3 rows" in done.stdout, done.stdout
+    assert done.returncode == 1
+    assert kept["own_code"] == pytest.approx(0.005 / 50, rel=0.1)
 
 
 @pytest.mark.timeout(600)
