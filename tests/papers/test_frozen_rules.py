@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = "lib/handful_papers"
 NEEDS = f"{CLAIMS}/needs.toml"
 # What decides a verdict, beside the rows.
-DECIDES = ("quote", "measured", "rule", "needs", "sorts")
+DECIDES = ("quote", "measured", "rule", "needs", "sorts", "on")
 PAGE = (ROOT / "docs" / "history.md").read_text(encoding="utf-8")
 FROZEN = re.search(r"frozen at\s+commit `(\w+)`", PAGE).group(1)
 
