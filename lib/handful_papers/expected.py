@@ -56,7 +56,7 @@ def _by_key(frame, keys):
 
 def _as_written(value):
     """A key as text, the same before it is written to a file of rows and after it is read back."""
-    if value is None:
+    if value is None or (isinstance(value, str) and not value):
         return "nan"
     return f"{value:.10g}" if isinstance(value, Real) else str(value)
 

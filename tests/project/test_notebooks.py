@@ -212,18 +212,21 @@ def test_an_audit_tells_rows_with_the_same_keys_apart_by_their_order():
 
 
 def test_an_audit_finds_a_row_by_its_keys_as_the_record_has_written_them(tmp_path):
-    """A whole number beside an empty cell is read back as 3.0, and a float with ten digits."""
+    """A whole number beside an empty cell is read back as 3.0, a float with ten digits, and an
+    empty text as a gap."""
     rows = pd.DataFrame(
         {
             "method": ["a", "b"],
             "seed": [3, None],
             "share": [0.1 + 0.2, 0.25],
+            "setting": ["", "x"],
             "value": [1.0, 2.0],
         }
     ).astype({"seed": object})
     path = tmp_path / "rows.csv"
     rows.to_csv(path, index=False, float_format="%.10g")
-    rules = {"keys": ["method", "seed", "share"], "value": {"rtol": 0.1, "reason": "seeds"}}
+    keys = ["method", "seed", "share", "setting"]
+    rules = {"keys": keys, "value": {"rtol": 0.1, "reason": "seeds"}}
     mine, theirs, _ = at_equal_keys(rows, pd.read_csv(path), rules)
     assert mine.value.tolist() == theirs.value.tolist() == [1.0, 2.0]
 
