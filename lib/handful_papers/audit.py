@@ -79,28 +79,31 @@ def _audited(path, run, share, minutes):
     on_record = read_rows(path.with_suffix(".csv"))
     standing = [part for part in parts if can_stand_in(part, on_record, rules)]
     n_rows, worst, sentences = _compared(standing, [on_record] * len(standing), rules)
-    n_made = sum(len(part) for part in parts) - sum(len(part) for part in standing)
-    if not n_rows + n_made:
+    n_all = n_rows + sum(map(len, parts)) - sum(map(len, standing))
+    if not n_all:
         return "", ["nothing could be compared: no row of today stands in the record"]
     found = {"worst": worst}
     told = f"{n_rows} rows as on record"
-    if sweeps and (sentences or n_made):
+    if sweeps and (sentences or n_all > n_rows):
         own = _comparable(_rows_by_its_code(record, sweeps), rules)
-        by_own_code = _beside_own(parts, own, rules, n_rows + n_made)
+        by_own_code = _beside_own(parts, own, rules, n_all)
         if by_own_code is not None:
             found["own_code"], sentences = by_own_code
-            told = f"{n_rows + n_made} rows as the record's own code gives them here"
-            if worst > AUDIT["rtol"]:
-                told += f"; those on record, made elsewhere, are up to {worst:.2g} away"
-            elif n_rows:
-                told += f", {n_rows} of them as on record"
-        elif n_made:
+            told = f"{n_all} rows as the record's own code gives them here{_beside(n_rows, worst)}"
+        elif n_all > n_rows:
             sentences.append(
-                f"{n_made} rows, of which the notebook makes others, could not be compared: the "
-                "record's own code does not run here"
+                f"{n_all - n_rows} rows, of which the notebook makes others, could not be "
+                "compared: the record's own code does not run here"
             )
     _keep(path, record, share, found)
     return told, sentences
+
+
+def _beside(n_rows, worst):
+    """What to add where the record's own code vouches for rows: how near those on record are."""
+    if worst > AUDIT["rtol"]:
+        return f"; those on record, made elsewhere, are up to {worst:.2g} away"
+    return f", {n_rows} of them as on record" if n_rows else ""
 
 
 def _comparable(parts, rules):
