@@ -296,5 +296,7 @@ def test_views_name_what_they_lack():
     with pytest.raises(ValueError, match="3 outputs and the layer `head` 5"):
         network_views(two_heads, torch.zeros(3, 2))
     assert network_views(two_heads, torch.zeros(3, 2), head=two_heads[0]).logits.shape == (3, 3)
+    of_one_logit = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Flatten(0))
+    assert network_views(of_one_logit, torch.zeros(3, 2)).embeddings.shape == (3, 2)
     with pytest.raises(ValueError, match="need the labels"):
         Views(np.zeros((3, 2)), np.zeros((3, 2))).losses  # noqa: B018
