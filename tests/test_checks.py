@@ -380,6 +380,21 @@ def test_columns_of_words_are_named_with_the_way_out(selector, kind):
 
 
 @pytest.mark.parametrize(
+    "selector", [handful.MatchedCoreset(size=20), BilevelCoreset(size=5), handful.KCenter(5)]
+)
+def test_columns_of_dates_are_named_with_a_way_out_that_works(selector):
+    days = pd.to_datetime("2020-01-31") + pd.to_timedelta(np.arange(30) % 7, "D")
+    X = pd.DataFrame({"n": np.linspace(-1, 1, 30), "day": days, "until": days[::-1]})
+    labels = np.arange(30) % 2
+    with pytest.raises(ValueError, match="Columns 'day', 'until' of X hold dates") as caught:
+        selector.fit(X, labels)
+    way_out = str(caught.value).partition("for example ")[2].partition(", or leave")[0]
+    assert eval(way_out, {"X": X}).tolist() == (np.arange(30) % 7).tolist()
+    with pytest.raises(ValueError, match="Column 'until' of X holds dates"):
+        selector.fit(X.assign(day=eval(way_out, {"X": X})), labels)
+
+
+@pytest.mark.parametrize(
     "call",
     [
         lambda model, rows: handful.suspects(model, rows, y),

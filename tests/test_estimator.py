@@ -3,14 +3,15 @@
 import numpy as np
 import pandas as pd
 import pytest
-from handful import BilevelCoreset, CoresetEstimator, KCenter, UniformCoreset
+from handful import BilevelCoreset, CoresetEstimator, KCenter, Logistic, UniformCoreset
 from imblearn.pipeline import make_pipeline
 from imblearn.under_sampling import RandomUnderSampler
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.model_selection import GridSearchCV
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from test_coreset import spam
 
 X, y = spam(400)
@@ -139,3 +140,18 @@ def test_it_ends_a_pipeline_of_imbalanced_learn():
     balanced = RandomUnderSampler(random_state=0).fit_resample(X, y)
     assert pipeline[-1].selector_.weights_.sum() == pytest.approx(len(balanced[1]))
     assert pipeline.score(X, y) > 0.8
+
+
+def test_a_pipeline_that_encodes_words_is_told_where_it_belongs():
+    X = pd.DataFrame({"n": np.linspace(-1, 1, 30), "town": ["a", "b"] * 15})
+    y = np.arange(30) % 3 == 0
+    encode = make_column_transformer((OneHotEncoder(), ["town"]), remainder="passthrough")
+    few = BilevelCoreset(Logistic(l2=0.1), size=8, random_state=0)
+    model = LogisticRegression()
+    order = r"make_pipeline\(ColumnTransformer, CoresetEstimator\(selector, LogisticRegression\)\)"
+    with pytest.raises(ValueError, match=f"'town' of X holds words.*{order}"):
+        CoresetEstimator(few, make_pipeline(encode, model)).fit(X, y)
+    make_pipeline(encode, CoresetEstimator(few, model)).fit(X, y)
+    with pytest.raises(ValueError, match="holds words") as caught:
+        CoresetEstimator(few, model).fit(X, y)
+    assert "make_pipeline" not in str(caught.value)

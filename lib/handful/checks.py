@@ -217,6 +217,8 @@ def _objects(column):
     return ()
 
 
+# What a message says that has named the columns of words.
+WORDS_NAMED = "words: encode"
 # Of an error that a library raises of words where it reads numbers.
 OF_WORDS = (
     "convert string",
@@ -226,32 +228,52 @@ OF_WORDS = (
     "dtypes must be",
     "dtypes for data must be",
 )
+# The same of dates.
+OF_DATES = ("DateTime64DType", "datetime64", "Timestamp")
 
 
 @contextmanager
 def words_named(X, name="X"):
-    """Context in which a ValueError or TypeError about words in place of numbers names the columns
-    of `X` that hold them, and the way out."""
+    """Context in which a ValueError or TypeError about words or dates in place of numbers names the
+    columns of `X` that hold them, and the way out."""
     try:
         yield
     except (ValueError, TypeError) as error:
-        about_words = any(cause in str(error) for cause in OF_WORDS)
-        is_named = "words: encode" in str(error)
-        columns = word_columns(X) if about_words and not is_named else []
+        said = str(error)
+        if any(cause in said for cause in OF_DATES) and (dates := _date_columns(X)):
+            first = f"{name}[{dates[0]!r}]"
+            raise ValueError(
+                f"{_listed(dates, name)} dates: make numbers of them, for example "
+                f"({first} - {first}.min()).dt.days, or leave them out."
+            ) from error
+        about_words = any(cause in said for cause in OF_WORDS)
+        columns = word_columns(X) if about_words and WORDS_NAMED not in said else []
         if not columns:
             raise
-        shown = ", ".join(map(repr, columns[:5])) + (", ..." if len(columns) > 5 else "")
-        one = len(columns) == 1
         encoder = "OneHotEncoder or OrdinalEncoder"
         if texts := [column for column in columns if _holds_texts(_column_of(X, column))]:
             names = ", ".join(map(repr, texts[:5]))
             of_texts = f"TfidfVectorizer for the texts of {names}"
             encoder = f"{of_texts}, {encoder} for others" if len(texts) < len(columns) else of_texts
         raise ValueError(
-            f"{str(error).rstrip('.')}. {'Column' if one else 'Columns'} {shown} of {name} "
-            f"{'holds' if one else 'hold'} words: encode them as numbers, for example by "
-            f"scikit-learn's {encoder} in a ColumnTransformer."
+            f"{said.rstrip('.')}. {_listed(columns, name)} {WORDS_NAMED} them as numbers, for "
+            f"example by scikit-learn's {encoder} in a ColumnTransformer."
         ) from error
+
+
+def _listed(columns, name):
+    # How a sentence about the first five of some columns begins.
+    shown = ", ".join(map(repr, columns[:5])) + (", ..." if len(columns) > 5 else "")
+    one = len(columns) == 1
+    return f"{'Column' if one else 'Columns'} {shown} of {name} {'holds' if one else 'hold'}"
+
+
+def _date_columns(X):
+    """The names of a frame's columns of dates, a list."""
+    kinds = getattr(X, "dtypes", None)
+    if kinds is None or not hasattr(X, "columns"):
+        return []
+    return [name for name, kind in zip(X.columns, kinds) if str(kind).startswith("datetime64")]
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sized
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import KW_ONLY
 from typing import Any, Self
@@ -17,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, check_memory
 from handful.blocks import rowwise
 from handful.checks import (
     MAX_SEED,
+    WORDS_NAMED,
     accepts_of,
     as_generator,
     check_array,
@@ -80,6 +82,23 @@ def _check_takes_weights(estimator, method):
     raise ValueError(
         f"{why_unweighted(estimator, method)}, so it cannot train on a weighted coreset; {way_out}"
     )
+
+
+@contextmanager
+def _encoders_named(estimator):
+    """Context of a selection in which a ValueError about words in the rows says where the steps of
+    the estimator, a Pipeline, belong that make numbers of them."""
+    try:
+        yield
+    except ValueError as error:
+        if not hasattr(estimator, "steps") or WORDS_NAMED not in str(error):
+            raise
+        *first, last = (type(step).__name__ for _, step in estimator.steps)
+        order = ", ".join([*first, f"CoresetEstimator(selector, {last})"])
+        raise ValueError(
+            f"{error} The selector comes before the steps of the Pipeline: put them in front of "
+            f"both, make_pipeline({order})."
+        ) from error
 
 
 class CoresetEstimator(MetaEstimatorMixin, Options):
@@ -159,7 +178,8 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         X, y = self._checked_rows(X, y)
         memory = os.fspath(self.memory) if isinstance(self.memory, os.PathLike) else self.memory
         select = check_memory(memory).cache(_select)
-        self.selector_ = select(selector, X, y, sample_weight, routed["selector"]["fit"])
+        with _encoders_named(estimator):
+            self.selector_ = select(selector, X, y, sample_weight, routed["selector"]["fit"])
         if is_blocks(X):
             for name in ("n_features_in_", "feature_names_in_"):
                 self.__dict__.pop(name, None)

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from handful.active import ActiveLoop, LabellingPanel
+from handful.active import ActiveLoop, KCenterQuery, LabellingPanel
 from handful.active.panel import SKIP
 
 DAYS = np.array(["2026-01-01", "2026-01-02"], "M8[D]")
@@ -72,6 +72,22 @@ def test_proposals_that_cannot_be_labelled_are_refused(bad):
     loop.label(2, 1)
     with pytest.raises(ValueError, match="propose must give 3 different points"):
         loop.next()
+
+
+@pytest.mark.parametrize(("proposal", "may_be_places"), [([0, 1, 2], True), ([0, 1, 19], False)])
+def test_places_within_the_pool_are_told_from_points_where_they_cannot_be_points(
+    proposal, may_be_places
+):
+    loop = ActiveLoop(lambda *_: np.array(proposal), n_pool=20, classes=[0, 1], batch_size=3)
+    loop.label(1, 1)
+    with pytest.raises(ValueError, match="propose must give 3") as caught:
+        loop.next()
+    assert ("pool[chosen]" in str(caught.value)) == may_be_places
+
+
+def test_an_acquisition_function_alone_proposes_nothing():
+    with pytest.raises(TypeError, match=r"got KCenterQuery\(\); .* returns pool\[chosen\]"):
+        ActiveLoop(KCenterQuery(), n_pool=20, classes=[0, 1])
 
 
 def test_answers_of_another_pool_and_broken_files_are_refused(tmp_path):

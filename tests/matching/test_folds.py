@@ -29,7 +29,7 @@ from sklearn.metrics import (
     mean_poisson_deviance,
     mean_squared_error,
 )
-from sklearn.model_selection import GridSearchCV, PredefinedSplit
+from sklearn.model_selection import GridSearchCV, PredefinedSplit, StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
@@ -333,6 +333,31 @@ def test_folds_that_cannot_be_matched_are_refused_by_name(name):
         options = dict(folds=y.astype(int))
     with pytest.raises((ValueError, TypeError), match=words):
         MatchedCoreset(problem, random_state=0, **options).fit(X - X.mean(0), y)
+
+
+@pytest.mark.parametrize(
+    "splits",
+    [
+        lambda splitter, X, y: splitter,
+        lambda splitter, X, y: splitter.split(X, y),
+        lambda splitter, X, y: list(splitter.split(X, y)),
+    ],
+)
+def test_splits_of_scikit_learn_are_refused_with_a_way_out_that_works(splits):
+    problem, X, y = tabular("binary", n=300)
+    X = X - X.mean(0)
+    splitter = StratifiedKFold(4)
+    selector = MatchedCoreset(problem, random_state=0)
+    with pytest.raises(ValueError, match="folds must be an integer") as caught:
+        selector.set_params(folds=splits(splitter, X, y)).fit(X, y)
+    assert "folds[test] = k for k, (_, test) in enumerate(splitter.split(X, y))" in str(
+        caught.value
+    )
+    folds = np.empty(300, int)
+    for k, (_, test) in enumerate(splitter.split(X, y)):
+        folds[test] = k
+    selector.set_params(folds=folds).fit(X, y)
+    np.testing.assert_array_equal(selector.row_folds_, folds)
 
 
 def test_a_fold_without_weight_and_a_model_of_another_shape_are_refused():

@@ -145,8 +145,7 @@ def _probabilities(values):
     if P.ndim != 3 or P.shape[2] < 2:
         raise ValueError(
             "probabilities must have shape (pool, classes) or (variants, pool, classes) with at "
-            "least 2 classes, got "
-            f"{np.shape(values)}."
+            f"least 2 classes, as predict_proba gives them, got {np.shape(values)}."
         )
     if P.size == 0:
         raise ValueError("probabilities is empty: there is nothing left in the pool to label.")

@@ -29,7 +29,8 @@ class ActiveLoop:
     propose : callable
         A function ``(labelled, labels, pool, n) -> indices``; trains on the points `labelled`
         (int array) with their `labels`, and gives `n` points of `pool` (int array, the points
-        without an answer) to label next.
+        without an answer) to label next. What chooses among rows ``X[pool]`` gives places within
+        the pool: its points are ``pool[chosen]``.
     n_pool : int
         Number of points.
     classes : array-like
@@ -68,6 +69,12 @@ class ActiveLoop:
 
     @explained
     def __init__(self, propose, *, n_pool, classes, batch_size=10, path=None):
+        if not callable(propose):
+            raise TypeError(
+                "propose must be a function (labelled, labels, pool, n) -> indices, got "
+                f"{propose!r}; of an acquisition function, one that returns pool[chosen] of its "
+                "chosen = query(n, ...)."
+            )
         check_integer("n_pool", n_pool)
         check_integer("batch_size", batch_size, most=n_pool, why="the pool has no more points")
         listed = classes if np.iterable(classes) else [classes]
@@ -133,7 +140,8 @@ class ActiveLoop:
                 or len(np.intersect1d(chosen, pool)) < n
             ):
                 raise ValueError(
-                    f"propose must give {n} different points of the pool it is given, got {chosen}."
+                    f"propose must give {n} different points of the pool it is given, got {chosen}"
+                    f"{_of_places(chosen, pool)}."
                 )
             with self._shared() as save:
                 if len(self.rounds) == n_rounds:
@@ -274,6 +282,12 @@ def locked(path):
 
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def _of_places(chosen, pool):
+    # What to say of integers that may be places within the pool, where they are no points of it.
+    of_pool = chosen.dtype.kind in "iu" and (chosen >= 0).all() and (chosen < len(pool)).all()
+    return ": points are pool[chosen] where these are places within the pool" if of_pool else ""
 
 
 def _key(value):

@@ -51,6 +51,14 @@ class Folds:
         return Folds(self.codes[places], self.labels)
 
 
+# Of what scikit-learn's splitters give, pairs of arrays of rows.
+PARTS = (list, tuple, np.ndarray)
+OF_SPLITS = (
+    "give the number of the fold that tests it for each row, folds[test] = k for k, (_, test) in "
+    "enumerate(splitter.split(X, y))"
+)
+
+
 def folds_of_rows(folds, codes, weights, rng):
     """The `Folds` of all rows.
 
@@ -69,8 +77,11 @@ def folds_of_rows(folds, codes, weights, rng):
         or training rows lack a class or have no weight
     """
     n = len(weights)
+    if isinstance(folds, list | tuple) and any(isinstance(one, PARTS) for one in folds):
+        raise ValueError(f"folds must be an integer or one label a row, got splits: {OF_SPLITS}.")
     if np.ndim(folds) == 0:
-        check_integer("folds", folds, least=2)
+        why = OF_SPLITS if hasattr(folds, "split") or hasattr(folds, "__next__") else ""
+        check_integer("folds", folds, least=2, why=why)
         drawn = np.empty(n, np.int16)
         order = np.argsort(rng.random(n))
         # Small integers are sorted in the time of a pass.
