@@ -90,13 +90,8 @@ def add_commands(commands):
         (audit, _audit),
     ):
         parser.set_defaults(run=_with_extra(run))
-        if parser is not report:
-            words = (
-                'part of a name like "bico/fig06", or a pattern with *; may be given several times'
-            )
-            parser.add_argument(
-                "--only", metavar="PATTERN", action="append", default=[], help=words
-            )
+        words = 'part of a name like "bico/fig06", or a pattern with *; may be given several times'
+        parser.add_argument("--only", metavar="PATTERN", action="append", default=[], help=words)
 
 
 def _positive(text):
@@ -151,19 +146,35 @@ def _list(args):
 
 
 def _report(args):
-    from handful_papers import committed, site
+    from handful_papers import committed, run, site
 
+    of_all = args.check or args.strict or args.judge
+    if args.only and of_all:
+        raise Refused(
+            "--only chooses rows of the table, and --check, --strict and --judge are of all "
+            "records: give one or the other."
+        )
     profiles = tuple(args.profile or committed.COMMITTED)
     lost = _judge_all_again(profiles) if args.judge else []
-    print(site.terminal(profiles))
-    wrong = []
-    if args.check or args.strict:
-        rows, wrong = site.item_rows(profiles)
-        wrong += [
-            f"{row['name']}: {sentence}" for row in rows for sentence in _faults(row, args.strict)
-        ]
-    print(*(f"wrong: {sentence}" for sentence in wrong), sep="\n", end="")
+    chosen = [one.name for one in run.plan(profiles[-1], args.only)]
+    print(site.terminal(profiles, only=chosen))
+    wrong = _wrong(profiles, args.strict) if args.check or args.strict else []
     return 1 if lost or wrong else 0
+
+
+def _wrong(profiles, strict):
+    """Sentences on what `--check` fails for, which are printed, or that it passed."""
+    from handful_papers import site
+
+    rows, wrong = site.item_rows(profiles)
+    wrong += [f"{row['name']}: {sentence}" for row in rows for sentence in _faults(row, strict)]
+    n_records = sum(row["record"] is not None for row in rows)
+    passed = f"Check passed: of {n_records} records none was found refused, stale, unclean or "
+    passed += "changed since its run"
+    more = "; none lacks hashes, or an audit by today's code where older code made it"
+    passed += f"{more if strict else ''}."
+    print(*[f"wrong: {sentence}" for sentence in wrong] or [passed], sep="\n")
+    return wrong
 
 
 def _judge_all_again(profiles):

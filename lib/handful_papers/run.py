@@ -3,6 +3,7 @@
 import os
 import time
 from dataclasses import dataclass
+from difflib import get_close_matches
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -64,7 +65,9 @@ def plan(profile, only=()):
     for pattern in only:
         chosen = [name for name in names() if _matches(name, pattern)]
         if not chosen:
-            raise ValueError(f"no notebook matches {pattern!r}; there are: {', '.join(names())}.")
+            raise ValueError(
+                f"no notebook matches {pattern!r}{_near(pattern)} There are: {', '.join(names())}."
+            )
         wanted.update(chosen)
     if not only:
         wanted.update(names())
@@ -74,6 +77,15 @@ def plan(profile, only=()):
 
 def _matches(name, pattern):
     return pattern in name or fnmatch(name, pattern) or fnmatch(name.split("/")[1], pattern)
+
+
+def _near(pattern):
+    """Which names are near to a pattern that matches none, as the end of a sentence."""
+    # Few write a name to its end.
+    full = {name.partition("_")[0]: name for name in names()} | {name: name for name in names()}
+    close = get_close_matches(pattern, full, cutoff=0.5)
+    near = " or ".join(dict.fromkeys(full[key] for key in close))
+    return f": did you mean {near}?" if near else "."
 
 
 def check_gpu(runs):

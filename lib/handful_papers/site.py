@@ -17,6 +17,15 @@ QUICK = (
     "Quick runs test the code; verdicts are those of profile laptop: `handful report` prints them."
 )
 EXTENTS = AS_PRINTED, REDUCED, REPLACED = ("as printed", "reduced", "replaced")
+# What the columns of the terminal's table are, as a row of it.
+HEADS = dict(
+    name="name",
+    time="minutes",
+    stale="",
+    unverified="",
+    data="data of the run",
+    verdicts="the paper's claims",
+)
 STRATA = (
     "on the paper's data, or drawn as it says",
     "on other data or with another model",
@@ -193,20 +202,22 @@ def terminal(profiles=COMMITTED, figures=FIGURES, only=None):
     """The table of all figures, or of `only` some, as text: minutes, data, verdicts, and what is
     stale.
 
-    A quick run has no verdicts, as its data are too few for any.
+    A quick run has no verdicts, as its data are too few for any. Of some figures there is no
+    summary, which is of whole papers.
     """
-    rows, refused = item_rows(profiles, figures)
-    rows = [row for row in rows if only is None or row["name"] in only]
+    every, refused = item_rows(profiles, figures)
+    rows = [row for row in every if only is None or row["name"] in only]
     lines = [f"Left out: {sentence}" for sentence in refused]
     n_recorded = sum(row["record"] is not None for row in rows)
     n_stale = sum(bool(row["stale"]) for row in rows)
     count = f"{n_recorded} of {len(rows)} figures on record, {n_stale} stale."
     if tuple(profiles) == ("quick",):
-        lines += [_state_line(row) for row in rows]
+        lines += [_state_line(row) for row in (HEADS, *rows)]
         return "\n".join([*lines, count, QUICK])
-    lines += [f"{_state_line(row, row['unverified'])}; {row['verdicts']}" for row in rows]
+    lines += [f"{_state_line(row, row['unverified'])}; {row['verdicts']}" for row in (HEADS, *rows)]
     lines += [f"Claims {name}: {told}" for name, told in by_stratum(rows).items()]
-    return "\n".join([*lines, count, *_doubts(rows), summary(rows)])
+    told = [summary(rows)] if rows == every else []
+    return "\n".join([*lines, count, *_doubts(rows), *told])
 
 
 def _state_line(row, unverified=""):

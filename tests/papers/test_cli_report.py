@@ -1,0 +1,95 @@
+"""`handful report`, and what a misspelt name is told."""
+
+import pytest
+from handful import cli
+from handful_papers import site, verification
+from handful_papers.run import plan
+
+
+def row(name, **more):
+    """A row of `site.item_rows`, of a record that is as it should be."""
+    return dict(name=name, record={"dirty": False}, stale="", unverified="") | more
+
+
+@pytest.fixture
+def records(monkeypatch):
+    """A function of rows, by which `handful report` goes from then on."""
+    monkeypatch.setattr(site, "terminal", lambda profiles, only: "the table")
+    monkeypatch.setattr("handful_papers.cli._judge_all_again", lambda profiles: [])
+    monkeypatch.setattr(verification, "needs_audit", lambda record: record.get("told", ""))
+
+    def stand(*rows, refused=()):
+        monkeypatch.setattr(site, "item_rows", lambda profiles: (list(rows), list(refused)))
+
+    return stand
+
+
+def test_the_table_has_a_head_and_the_rows_that_reproduce_would_run(capsys):
+    assert cli.main(["report", "--only", "svm/*", "--only", "own/groups"]) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    wanted = [one.name for one in plan("laptop", ["svm/*", "own/groups"])]
+    assert [line.split()[0] for line in lines[: len(wanted)]] == wanted
+    assert lines[len(wanted)].startswith("Claims ")
+    assert head.startswith("name ")
+    for column, first in (("minutes", 35), ("data of the run; the paper's claims", 50)):
+        assert head.index(column) == first
+        assert all(line[first - 1] == " " != line[first] for line in lines[: len(wanted)])
+    # the summary is of whole papers
+    assert "Of the four papers' claims" not in "\n".join(lines)
+    assert "Of the four papers' claims" in site.terminal().splitlines()[-1]
+
+
+@pytest.mark.parametrize("option", ["--check", "--strict", "--judge"])
+def test_what_is_of_all_records_is_refused_for_some(option, records, capsys):
+    assert cli.main(["report", option, "--only", "svm/*"]) == 2
+    assert "--only chooses rows of the table" in capsys.readouterr().err
+
+
+def test_a_check_that_passes_says_of_how_many_records(records, capsys):
+    absent = row("demo/absent", record=None)
+    older = row("demo/older", unverified=verification.OLDER)
+    records(row("demo/one"), older, absent)
+    assert cli.main(["report", "--check"]) == 0
+    assert capsys.readouterr().out == (
+        "the table\nCheck passed: of 2 records none was found refused, stale, unclean or "
+        "changed since its run.\n"
+    )
+    records(row("demo/one"))
+    assert cli.main(["report", "--strict"]) == 0
+    assert capsys.readouterr().out.endswith("an audit by today's code where older code made it.\n")
+    assert cli.main(["report"]) == 0
+    assert capsys.readouterr().out == "the table\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "faulty", "told"),
+    [
+        (["--check"], {"stale": "parameters n changed"}, "parameters n changed"),
+        (["--check"], {"record": {"dirty": True}}, "made by code that is in no commit"),
+        (["--strict"], {"unverified": verification.OLDER}, verification.OLDER),
+        (["--check", "--strict"], {"record": {"told": "not audited"}}, "not audited"),
+    ],
+)
+def test_a_check_that_fails_names_what_is_wrong_a_line_each(options, faulty, told, records, capsys):
+    records(row("demo/one"), row("demo/two", **faulty), refused=["demo.json is no record"])
+    assert cli.main(["report", *options]) == 1
+    assert capsys.readouterr().out == (
+        f"the table\nwrong: demo.json is no record\nwrong: demo/two: {told}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "near"),
+    [
+        ("svm/fig4", ": did you mean svm/fig04_sensitivities or "),
+        ("tab8", ": did you mean bico/tab08_cost?"),
+        ("hundredrows", ": did you mean own/hundred_rows?"),
+        ("xyz", "."),
+    ],
+)
+def test_a_pattern_that_matches_nothing_is_told_the_names_near_to_it(pattern, near, capsys):
+    for command in ("reproduce", "report"):
+        assert cli.main([command, "--only", pattern]) == 2
+        told = capsys.readouterr().err
+        assert f"no notebook matches {pattern!r}{near}" in told
+        assert " There are: bico/fig01_penalty, " in told
