@@ -20,7 +20,7 @@ from sklearn.ensemble import (
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.svm import SVC, LinearSVC
@@ -313,3 +313,14 @@ def test_folds_that_are_none_are_refused_before_a_problem_asks_for_them(noisy):
     for n_folds in (0, 1):
         with pytest.raises(ValueError, match="n_folds must be an integer of at least 2"):
             suspects(Logistic(L2), *noisy, n_folds=n_folds)
+
+
+def test_targets_of_half_precision_are_scored_as_their_values(rng):
+    X = rng.normal(size=(100, 2))
+    targets = (rng.normal(size=100) * 300).astype(np.float16)
+    half, double = (
+        suspects(KNeighborsRegressor(), X, y, random_state=0)
+        for y in (targets, targets.astype(np.float64))
+    )
+    assert np.isfinite(half.scores_).all()
+    np.testing.assert_allclose(half.scores_, double.scores_, rtol=0.02, atol=1)

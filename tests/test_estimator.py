@@ -3,7 +3,14 @@
 import numpy as np
 import pandas as pd
 import pytest
-from handful import BilevelCoreset, CoresetEstimator, KCenter, Logistic, UniformCoreset
+from handful import (
+    BilevelCoreset,
+    CoresetEstimator,
+    KCenter,
+    Logistic,
+    MatchedCoreset,
+    UniformCoreset,
+)
 from imblearn.pipeline import make_pipeline
 from imblearn.under_sampling import RandomUnderSampler
 from sklearn import config_context
@@ -155,3 +162,14 @@ def test_a_pipeline_that_encodes_words_is_told_where_it_belongs():
     with pytest.raises(ValueError, match="holds words") as caught:
         CoresetEstimator(few, model).fit(X, y)
     assert "make_pipeline" not in str(caught.value)
+
+
+def test_a_selector_that_finds_its_size_chooses_of_every_part(rng):
+    X = rng.normal(size=(3000, 3))
+    y = (X[:, 0] + rng.logistic(size=3000) > 0).astype(int)
+    few = MatchedCoreset(Logistic(1e-2), random_state=0)
+    assert few.size is None
+    model = CoresetEstimator(few, SGDClassifier(loss="log_loss", random_state=0))
+    for part in (slice(0, 1500), slice(1500, 3000)):
+        model.partial_fit(X[part], y[part], classes=[0, 1])
+    assert model.score(X, y) > 0.6

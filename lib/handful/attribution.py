@@ -350,7 +350,8 @@ def suspects(
         else:
             predicted = _out_of_fold(model, X, y, classes, n_folds, fold_seed)
     if classes is None:
-        scores = 0.5 * (np.ravel(predicted) - y) ** 2
+        missed = np.ravel(predicted).astype(np.float64) - np.asarray(y, dtype=np.float64)
+        scores = 0.5 * missed**2
     else:
         scores = -predicted[np.arange(len(y)), classes[1]]
     return Suspects(np.argsort(-scores, kind="stable"), scores)

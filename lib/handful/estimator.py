@@ -238,11 +238,12 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         X = X if hasattr(X, "shape") else np.asarray(X)
         given = check_sample_weight(sample_weight, X.shape[0])
         indices = np.flatnonzero(given)
-        self._labels = check_part(self.selector_, self.selector_.size, X, y, given, self._labels)
+        size = self.selector_.size
+        self._labels = check_part(self.selector_, size, X, y, given, self._labels)
         _check_known(
             y, getattr(self.estimator_, "classes_", classes) if classes is None else classes
         )
-        if self.selector_.size < len(indices):
+        if size is None or size < len(indices):
             selector = clone(self.selector_).set_params(random_state=self._rng)
             indices, weights = choose(selector, X, y, sample_weight, self._rng)
         else:

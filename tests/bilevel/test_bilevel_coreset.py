@@ -341,3 +341,22 @@ def test_optimised_weights_of_fewer_rows_than_columns_lose_no_more_than_equal_on
         model = Ridge(alpha=1e-4 * n).fit(few, y_few, sample_weight=weights)
         losses[weighting] = ((model.predict(X) - y) ** 2).mean() / y.var()
     assert losses["optimised"] < 1.01 * losses["equal"] < 1
+
+
+@pytest.mark.parametrize(
+    ("seed", "l2"), [(5, 1e-5), (17, 1e-5), (22, 1e-4), (26, 1e-4), (27, 1e-4)]
+)
+def test_two_rows_of_a_rare_class_are_chosen_from_where_a_step_leaves_a_class_without_weight(
+    seed, l2
+):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(2000, 3))
+    y = (X @ [1, -1, 0.5] + rng.logistic(size=2000) > 0).astype(int)
+    y[:2] = 2
+    X[:2] += 4
+    few = BilevelCoreset(Logistic(l2), size=20, random_state=0).fit(X, y)
+    assert set(y[few.indices_]) == {0, 1, 2}
+    model = LogisticRegression(C=1 / (l2 * len(y)), max_iter=10_000)
+    every = log_loss(y, model.fit(X, y).predict_proba(X))
+    X_small, y_small, w = few.take(X, y)
+    assert log_loss(y, model.fit(X_small, y_small, w).predict_proba(X)) < 1.1 * every

@@ -157,3 +157,13 @@ def test_one_centre_far_away_does_not_blur_the_others(dtype):
     centers = np.array([[0], [1], [2], [3], [1e6 if dtype is np.float32 else 1e9]], dtype)
     model = MiniBatchKMeans(5, init=centers).partial_fit(centers)
     np.testing.assert_array_equal(model.cluster_centers_, centers)
+
+
+def test_a_centre_of_float32_far_from_zero_is_the_mean_of_all_that_it_has_seen():
+    X = (1e4 + np.linspace(0, 1, 3000)[:, None]).astype(np.float32)
+    model = MiniBatchKMeans(1, init=X[:1])
+    for start in range(0, len(X), 3):
+        model.partial_fit(X[start : start + 3])
+    assert model.cluster_centers_.dtype == np.float32
+    mean = X.mean(dtype=np.float64)
+    assert abs(model.cluster_centers_[0, 0] - mean) <= np.spacing(np.float32(1e4))

@@ -640,3 +640,25 @@ def test_log_densities_of_tight_clusters_far_apart_add_up_to_the_bound():
     X = 1e-4 * rng.normal(size=(1000, 2)) + 1e5 * (np.arange(1000) % 2)[:, None]
     mixture = VCGMM(2, random_state=0).fit(X)
     assert mixture.score_samples(X).sum() == pytest.approx(mixture.lower_bound_, abs=1)
+
+
+@pytest.mark.parametrize("far", [1e3, -999_999.0, 1e9])
+def test_one_row_far_from_all_others_widens_no_cluster_in_float32(rng, far):
+    near = np.concatenate([rng.normal(1, 0.01, (500, 2)), rng.normal(-1, 0.01, (500, 2))])
+    X = np.append(near, [[far, far]], axis=0)
+    single, double = (VCGMM(3, random_state=0).fit(X.astype(t)) for t in (np.float32, np.float64))
+    assert single.variance_ == pytest.approx(double.variance_, rel=1e-3)
+    assert len(set(single.labels_[:1000])) == 2
+
+
+def test_clusters_narrower_than_float32_tells_apart_are_said_to_be(rng):
+    centers = rng.normal(size=(9, 2))
+    centers[3:6] += 1e4
+    centers[6:] -= 1e4
+    X = centers[rng.integers(9, size=900)] + rng.normal(size=(900, 2), scale=1e-3)
+    with pytest.warns(ConvergenceWarning, match="the least that float32 allows"):
+        VCGMM(9, random_state=0).fit(X.astype(np.float32))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        double = VCGMM(9, random_state=0).fit(X)
+    assert double.variance_ == pytest.approx(1e-6, rel=0.2)

@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from handful import (
@@ -300,3 +301,17 @@ def test_views_name_what_they_lack():
     assert network_views(of_one_logit, torch.zeros(3, 2)).embeddings.shape == (3, 2)
     with pytest.raises(ValueError, match="need the labels"):
         Views(np.zeros((3, 2)), np.zeros((3, 2))).losses  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "other", [lambda frame: frame[["b", "a"]], lambda frame: frame.rename(columns={"b": "c"})]
+)
+def test_a_frame_of_other_columns_leaves_the_memory_as_it_was(other):
+    frame = pd.DataFrame({"a": [1.0, 2, 3, 4], "b": [10.0, 20, 30, 40]})
+    memory = ReplayBuffer(KCenter(), size=4, random_state=0).add(frame, [0, 1, 0, 1])
+    before = memory.rows()[0]
+    with pytest.raises(ValueError, match=r"but the memory has columns \['a', 'b'\]"):
+        memory.add(other(frame), [0, 1, 0, 1])
+    np.testing.assert_array_equal(memory.rows()[0], before)
+    both = memory.add(frame, [0, 1, 0, 1]).rows()[0]
+    np.testing.assert_array_equal(both[:, 1], 10 * both[:, 0])

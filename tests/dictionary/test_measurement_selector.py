@@ -242,3 +242,29 @@ def test_signals_that_max_iter_leaves_unfinished_are_told(X, atoms):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         L1().recover(A, X @ A.T)
+
+
+@pytest.mark.parametrize("recovery", [L1(l1=0.01), L2(l2=0.01)])
+@pytest.mark.parametrize("dtype", [int, bool, np.float16, list])
+def test_measurement_vectors_of_any_numbers_recover_what_floats_do(recovery, dtype):
+    A = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]])
+    measured = [[0.7, 5.2], [0.1, -0.3]]
+    given = A.tolist() if dtype is list else A.astype(dtype)
+    estimates, _ = recovery.recover(given, measured)
+    expected, _ = recovery.recover(A, measured)
+    assert estimates.dtype.kind == "f"
+    np.testing.assert_allclose(estimates, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("recovery", [L1(), L2()])
+@pytest.mark.parametrize(
+    ("measured", "message"),
+    [
+        ([[np.inf, 1.0]], "infinity"),
+        ([[np.nan, 1.0]], "NaN"),
+        ([[1.0, 2.0, 3.0]], "a column for each of the 2 rows of A"),
+    ],
+)
+def test_measurements_that_say_nothing_are_refused(recovery, measured, message):
+    with pytest.raises(ValueError, match=message):
+        recovery.recover(np.eye(2), measured)

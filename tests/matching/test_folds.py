@@ -6,7 +6,13 @@ import pandas as pd
 import pytest
 from handful import CoresetEstimator, LeastSquares, Logistic, MatchedCoreset, compare
 from handful.blocks import Blocks
-from handful.matching.folds import Folds, curve_reports, models_without, sample_of
+from handful.matching.folds import (
+    Folds,
+    curve_reports,
+    folds_of_rows,
+    models_without,
+    sample_of,
+)
 from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.likelihoods import likelihood
 from handful.matching.path import optimum
@@ -560,3 +566,23 @@ def test_a_fold_of_a_few_rows_is_tuned_by_a_sample_of_each_fold(monkeypatch):
     matched = MatchedCoreset(problem, folds=folds, random_state=0).fit(X, y)
     assert set(matched.folds_) == {0, 1, 2, 7}
     assert matched.curve_error_ < 1e-4
+
+
+@pytest.mark.parametrize("kind", [float, object, "Float64"])
+def test_whole_numbers_of_any_type_name_the_folds_that_integers_do(kind):
+    problem, X, y = tabular("binary", n=600)
+    X = X - X.mean(0)
+    folds = np.arange(600) % 4 - 1
+    selector = MatchedCoreset(problem, random_state=0)
+    first, second = (
+        selector.set_params(folds=f).fit(X, y).folds_
+        for f in (folds, pd.Series(folds).astype(kind))
+    )
+    assert set(first) == {-1, 0, 1, 2}
+    np.testing.assert_array_equal(first, second)
+
+
+def test_more_folds_than_small_integers_count():
+    n = 2**15 + 100
+    folds = folds_of_rows(np.r_[np.arange(n - 1), 0], np.zeros(n, int), np.ones(n), None)
+    np.testing.assert_array_equal(folds.codes[[0, n - 2, n - 1]], [0, n - 2, 0])

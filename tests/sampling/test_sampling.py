@@ -508,3 +508,26 @@ def test_what_a_batch_holds_is_the_callers_to_change():
             weights[:] = 1e9
         sampler.update(losses)
     np.testing.assert_array_equal(changed.probabilities, kept.probabilities)
+
+
+@pytest.mark.parametrize(
+    ("components", "options"),
+    [
+        ([[0.5, 0.5, 0, 0]], dict(mixture_weights=[1, 0])),
+        ([[0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0]], dict(mixture_weights=[0.5, 0.5, 0])),
+        ([[0.5, 0.5, 0, 0], [0.25] * 4], dict(mixture_weights=[1, 0])),
+        ([[0.5, 0.5, 0, 0]], dict(gamma=0)),
+    ],
+)
+def test_points_that_weights_would_never_draw_are_refused(components, options):
+    with pytest.raises(ValueError, match=r"point [23] could not be drawn.*of 4 points"):
+        MixtureSampler(components, batch_size=2, **options)
+
+
+def test_components_that_leave_points_out_are_refused_later_too_and_change_nothing():
+    sampler = MixtureSampler(
+        [[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]], mixture_weights=[0.5, 0.5, 0], batch_size=2
+    )
+    with pytest.raises(ValueError, match="point 3 could not be drawn"):
+        sampler.set_probabilities([[0.5, 0.5, 0, 0], [0, 0, 1, 0]])
+    np.testing.assert_allclose(sampler.probabilities, 0.25)

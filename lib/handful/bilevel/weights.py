@@ -7,6 +7,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import nnls
 
+from handful.checks import ConvergenceError
+
 # points up to which an s x s matrix is cheap
 GAUSS_NEWTON_BELOW = 400
 
@@ -75,8 +77,16 @@ def optimise_weights(model, weights=None, *, max_iter=20, tol=1e-5):
     c = np.full(s, 1.0 / s) if weights is None else weights
     loss = _loss(model, c)
     damping = 1e-3
+    before = None
     for _ in range(max_iter):
-        Q, slope = model.weight_quadratic()
+        try:
+            Q, slope = model.weight_quadratic()
+        except ConvergenceError:
+            # the last step went where nothing can be solved
+            if before is None:
+                raise
+            c = before
+            break
         scale = np.trace(Q) / s
         # the weights change nothing
         if scale < np.finfo(float).tiny:
@@ -85,10 +95,15 @@ def optimise_weights(model, weights=None, *, max_iter=20, tol=1e-5):
         while decrease <= 0.0 and damping < 1e6:
             D = Q + damping * scale * np.eye(s)
             trial = simplex_quadratic(D, D @ c - slope, c)
-            decrease = loss - _loss(model, trial)
+            try:
+                decrease = loss - _loss(model, trial)
+            except ConvergenceError:
+                # a step too far: without a class the intercepts have no optimum
+                decrease = 0.0
             damping *= 1.0 / 3.0 if decrease > 0.0 else 10.0
         if decrease <= 0.0:
             break
+        before = c
         c = trial
         loss -= decrease
         if decrease < tol * loss:

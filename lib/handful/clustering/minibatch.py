@@ -34,7 +34,8 @@ def kmeans_step(X, weights, centers, counts):
     ----------
     X : array, shape (b, d), the batch
     weights : array, shape (b,)
-    centers : array, shape (K, d), changed in place
+    centers : array, shape (K, d), changed in place; of float64 they take steps, too, that float32
+        would lose in rounding
     counts : array, shape (K,), the weight each centre has seen; changed in place
 
     Returns
@@ -42,7 +43,7 @@ def kmeans_step(X, weights, centers, counts):
     array, shape (b,) : 2 ||x - c||, the norm of each point's gradient of the k-means loss before
         the step
     """
-    labels, sq_dist = nearest_centers(X, centers)
+    labels, sq_dist = nearest_centers(X, centers.astype(X.dtype, copy=False))
     offsets = X - centers[labels]
     steps, mass = cell_means(offsets, labels, weights, len(centers))
     counts += mass
@@ -211,14 +212,17 @@ class MiniBatchKMeans(CentersEstimator):
             centers = dense(X[rows[chosen]])
         else:
             centers = self._given_centers(X.dtype)
-        self.cluster_centers_ = np.array(centers, dtype=X.dtype, order="C")
+        self._centers = np.array(centers, dtype=np.float64, order="C")
+        self.cluster_centers_ = self._centers.astype(X.dtype)
         self.counts_ = np.zeros(self.n_clusters)
         self.n_steps_ = 0
 
     def _step(self, X, rows, weights):
         batch = dense(X[rows])
         self.n_steps_ += 1
-        return kmeans_step(batch, weights, self.cluster_centers_, self.counts_)
+        losses = kmeans_step(batch, weights, self._centers, self.counts_)
+        self.cluster_centers_ = self._centers.astype(X.dtype)
+        return losses
 
     def _finish(self, X, sample_weight):
         self.labels_, sq_dist = nearest_centers(X, self.cluster_centers_)

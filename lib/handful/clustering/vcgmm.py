@@ -317,14 +317,7 @@ class VCGMM(MixtureEstimator):
         # Returns the mixture, the trace of the last phase (with the iterations of all) and the
         # distances computed.
         how = ALGORITHMS.get(self.algorithm, self.algorithm)
-        # Far above what rounding makes of a distance of 0. Else the bound would waver where points
-        # are centres.
-        type_of = np.finfo(Y.dtype)
-        eps = float(type_of.eps)
-        tiny = float(type_of.tiny)
-        sq_norms = row_norms(Y, squared=True)
-        mean_square = float(np.mean(sq_norms, dtype=np.float64))
-        floor = max(eps**1.5 * mean_square, tiny / eps)
+        floor = _least_variance(Y)
         sizes = self._sizes(len(Y), how.grow and not go_on)
         phases = [(size, self.assignment == "hard", SETTLED) for size in sizes]
         if self.assignment == "hardened":
@@ -385,6 +378,10 @@ class VCGMM(MixtureEstimator):
                 del em
                 n_distances += n_starting + trace.n_distances
                 n_iter += trace.n_iter
+        if mixture.variance <= floor and Y.dtype == np.float32:
+            said = f"variance_ is the least that float32 allows here, {floor:.3g}: unless rows are "
+            said += "copies of the centres, clusters are narrower; give X as float64."
+            warn(said, ConvergenceWarning)
         trace.n_iter = n_iter
         nearest_rows = trace.nearest_rows
         has_row = nearest_rows >= 0
@@ -495,3 +492,16 @@ def _median(rows):
     # Coordinates about it keep the digits of distances.
     every = math.ceil(len(rows) / N_SHIFT)
     return np.median(rows[::every], axis=0).astype(np.float64)
+
+
+def _least_variance(Y):
+    """The floor of the variance: far above what rounding makes of a distance of 0, or else the
+    bound would waver where points are centres.
+
+    Rows that lie far from the others do not raise it: of the squared norms it takes the median.
+    """
+    type_of = np.finfo(Y.dtype)
+    sq_norms = row_norms(Y, squared=True)
+    away = sq_norms[sq_norms > 0]
+    typical = float(np.median(away)) if len(away) else 0.0
+    return max(float(type_of.eps) ** 1.5 * typical, float(type_of.tiny / type_of.eps))

@@ -154,9 +154,10 @@ class ReplayBuffer(Options):
         if len(X) == 0:
             raise ValueError("the task has no rows: there is nothing to remember of it.")
         _check_labels(y, len(X))
+        columns = getattr(X, "columns", None)
         if memories:
-            form = _form(memories[0].X, memories[0].y)
-            check_form(form, _form(X, y), "the task", "the memory")
+            form = _form(memories[0].X, memories[0].y, self._columns)
+            check_form(form, _form(X, y, columns), "the task", "the memory")
         if view is None:
             view = as_array(X).reshape(len(X), -1)
         else:
@@ -167,6 +168,7 @@ class ReplayBuffer(Options):
         shortened = [memory.first(share) for memory in memories]
         newest = Memory(_kept(X, indices), _kept(y, indices), np.asarray(indices))
         self.memories_ = [*shortened, newest]
+        self._columns = columns
         return self
 
     def _chosen(self, view, y, sample_weight, share, n_tasks):
@@ -252,12 +254,14 @@ def _check_labels(y, n):
         )
 
 
-def _form(X, y):
-    # What must not differ between tasks whose rows are joined, in words.
+def _form(X, y, columns):
+    # What must not differ between tasks whose rows are joined, in words; `columns` of a frame are
+    # their names.
     X, y = (a if a is None or hasattr(a, "new_tensor") else np.asarray(a) for a in (X, y))
     kind = "numbers" if y is None or hasattr(y, "new_tensor") else kind_of_labels(y)
     return {
         "X": f"X: {_about(X)}, {type_of(X)}",
+        "columns": "no names of columns" if columns is None else f"columns {list(columns)}",
         "y": "no labels" if y is None else f"y: {_about(y)}, {kind}",
     }
 

@@ -18,10 +18,9 @@ from numba import njit, prange
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.exceptions import ConvergenceWarning
 
-from handful.checks import check_in_memory
+from handful.checks import check_array, check_in_memory
 from handful.options import Count, Options, number
 from handful.running import warn
-from handful.tables import as_array
 
 UNDETERMINED = "without a penalty fewer measurements than dimensions leave a signal undetermined"
 
@@ -80,9 +79,7 @@ class L2(Recovery):
 
     def recover(self, A, measured, state=None):
         """Estimates, shape (n, d), and None; see `Recovery`."""
-        check_in_memory("recover", A, measured)
-        A = as_array(A)
-        measured = as_array(measured)
+        A, measured = _checked(A, measured)
         if not len(A):
             return np.zeros((len(measured), A.shape[1]), dtype=A.dtype), None
         coefficients = cho_solve(_gram_factor(A, self.l2), measured.T).T
@@ -126,14 +123,12 @@ class L1(Recovery):
 
     def recover(self, A, measured, state=None):
         """Estimates, shape (n, d), and None; see `Recovery`."""
-        check_in_memory("recover", A, measured)
-        A = as_array(A)
-        measured = as_array(measured)
+        A, measured = _checked(A, measured)
         if not len(A):
             return np.zeros((len(measured), A.shape[1]), dtype=A.dtype), None
         number = A.dtype.type
         columns = np.ascontiguousarray(A.T)
-        measured = np.ascontiguousarray(measured, dtype=A.dtype)
+        measured = np.ascontiguousarray(measured)
         estimates, is_done = _lasso(
             columns, measured, number(self.l1 / 2), number(self.tol), self.max_iter
         )
@@ -149,6 +144,19 @@ class L1(Recovery):
         """Scores, shape (m,); see `Recovery`."""
         damping = self.l1 if self.damping is None else self.damping
         return _shared_scores(A, atoms, errors, damping, quadratic)
+
+
+def _checked(A, measured):
+    """`A` and `measured` as arrays of floats of one kind; ValueError where they do not fit."""
+    check_in_memory("recover", A, measured)
+    A = check_array(A, dtype=(np.float64, np.float32), ensure_min_samples=0, input_name="A")
+    measured = check_array(measured, dtype=A.dtype, ensure_min_features=0, input_name="measured")
+    if measured.shape[1] != len(A):
+        raise ValueError(
+            f"measured must have a column for each of the {len(A)} rows of A, got shape "
+            f"{measured.shape}."
+        )
+    return A, measured
 
 
 def _gram_factor(A, l2):

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from handful.checks import check_integer
+from handful.forms import kind_of_labels
 from handful.matching.path import local_optimum, optimum, penalised
 from handful.models.newton import bordered, root_of_inverse
 from handful.tables import as_array, missing
@@ -65,7 +66,7 @@ def folds_of_rows(folds, codes, weights, rng):
     Parameters
     ----------
     folds : int, so many are drawn, each with its share of each class; or array, shape (n,), the
-        fold of each row: integers, of which -1 is never tested, or any labels
+        fold of each row: whole numbers, of which -1 is never tested, or any labels
     codes : array, shape (n,), the class of each row; zeros where there are no classes
     weights : shape (n,); rows of weight zero are no part of a fold
     rng : Generator
@@ -82,7 +83,7 @@ def folds_of_rows(folds, codes, weights, rng):
     if np.ndim(folds) == 0:
         why = OF_SPLITS if hasattr(folds, "split") or hasattr(folds, "__next__") else ""
         check_integer("folds", folds, least=2, why=why)
-        drawn = np.empty(n, np.int16)
+        drawn = np.empty(n, np.min_scalar_type(-folds))
         order = np.argsort(rng.random(n))
         # Small integers are sorted in the time of a pass.
         shuffled = codes.astype(np.int16)[order]
@@ -97,10 +98,14 @@ def folds_of_rows(folds, codes, weights, rng):
             )
         if missing(folds).any():
             raise ValueError("folds must give each row a fold, got missing labels.")
+        if folds.dtype.kind == "O" and kind_of_labels(folds) == "numbers":
+            folds = folds.astype(np.float64)
         labels, places = np.unique(folds, return_inverse=True)
+        if labels.dtype.kind == "f" and (labels == np.floor(labels)).all():
+            labels = labels.astype(np.int64)
         if labels.dtype.kind not in "iu":
             labels = np.arange(len(labels))
-        found = Folds(places.astype(np.int16), labels)
+        found = Folds(places.astype(np.min_scalar_type(-len(labels))), labels)
     _check_folds(found, codes, weights)
     return found
 

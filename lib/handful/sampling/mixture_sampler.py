@@ -102,7 +102,8 @@ class MixtureSampler(Mixed, Sampler):
     Raises
     ------
     ValueError
-        for rows that are not distributions, points that could not be drawn, a batch larger than n
+        for rows that are not distributions, points that could not be drawn (with given weights, or
+        by weights learned with ``gamma=0``), a batch larger than n
 
     Notes
     -----
@@ -166,6 +167,7 @@ class MixtureSampler(Mixed, Sampler):
         scale = None if scale is None else scale / self.n**2
         self._set_weights(mixture_weights, self.k, scale)
         self._are_replaced = False
+        self._check_drawn(self._densities)
 
     def _tables(self, probabilities):
         """The number of components, and the tables of those that are not uniform."""
@@ -193,8 +195,24 @@ class MixtureSampler(Mixed, Sampler):
             raise ValueError(
                 f"the new components count {count} with the uniform one, not {k} as the old."
             )
+        self._check_drawn(tables[-1])
         self._alias_tables, self._densities = tables
         self._are_replaced = True
+
+    def _check_drawn(self, densities):
+        # Learned weights keep `gamma` for the last component, which draws every point.
+        if self._fixed:
+            missed = self._mixed(densities) == 0
+        elif self.gamma == 0:
+            missed = (densities == 0).any(axis=1)
+        else:
+            return
+        if missed.any():
+            raise ValueError(
+                f"point {missed.argmax()} could not be drawn, and no estimate would see it "
+                f"({np.count_nonzero(missed)} of {self.n} points): give a positive weight to a "
+                "component that draws it, or learn the weights with gamma above 0."
+            )
 
     @property
     def _replaced(self):
@@ -211,9 +229,12 @@ class MixtureSampler(Mixed, Sampler):
     @property
     def probabilities(self) -> Any:
         """The distribution q that points are drawn from now, shape (n,). O(k n)."""
-        m = self._densities.shape[1]
-        q = self._densities @ self._w[:m] + (self._w[m] if m < self.k else 0.0)
-        return q / self.n
+        return self._mixed(self._densities) / self.n
+
+    def _mixed(self, densities):
+        # n q(i)
+        m = densities.shape[1]
+        return densities @ self._w[:m] + (self._w[m] if m < self.k else 0.0)
 
     def _draw(self):
         indices = np.empty(self.batch_size, np.int64)
