@@ -91,23 +91,28 @@ def folds_of_rows(folds, codes, weights, rng):
         drawn[order] = np.resize(np.arange(folds), n)
         found = Folds(drawn, np.arange(folds))
     else:
-        folds = as_array(folds)
-        if folds.shape != (n,):
-            raise ValueError(
-                f"folds must be an integer or one label a row, shape ({n},), got {folds.shape}."
-            )
-        if missing(folds).any():
-            raise ValueError("folds must give each row a fold, got missing labels.")
-        if folds.dtype.kind == "O" and kind_of_labels(folds) == "numbers":
-            folds = folds.astype(np.float64)
-        labels, places = np.unique(folds, return_inverse=True)
-        if labels.dtype.kind == "f" and (labels == np.floor(labels)).all():
-            labels = labels.astype(np.int64)
-        if labels.dtype.kind not in "iu":
-            labels = np.arange(len(labels))
-        found = Folds(places.astype(np.min_scalar_type(-len(labels))), labels)
+        found = _given_folds(as_array(folds), n)
     _check_folds(found, codes, weights)
     return found
+
+
+def _given_folds(folds, n):
+    if folds.shape != (n,):
+        raise ValueError(
+            f"folds must be an integer or one label a row, shape ({n},), got {folds.shape}."
+        )
+    if missing(folds).any():
+        raise ValueError("folds must give each row a fold, got missing labels.")
+    if folds.dtype.kind == "O" and kind_of_labels(folds) == "numbers":
+        folds = folds.astype(np.float64)
+    labels, places = np.unique(folds, return_inverse=True)
+    # as a merge of tables leaves them
+    is_small = labels.dtype.kind == "f" and np.abs(labels).max() < 2**31
+    if is_small and (labels == np.floor(labels)).all():
+        labels = labels.astype(np.int32)
+    if labels.dtype.kind not in "iu":
+        labels = np.arange(len(labels))
+    return Folds(places.astype(np.min_scalar_type(-len(labels))), labels)
 
 
 def _check_folds(folds, codes, weights):
