@@ -28,6 +28,7 @@ from handful_papers.expected import (
     compare,
     compared_columns,
     largest_difference,
+    untimed,
 )
 from handful_papers.provenance import commit, git, to_json, write_atomically
 from handful_papers.records import read_record, read_rows
@@ -108,9 +109,11 @@ def _beside(n_rows, worst):
 
 def _comparable(parts, rules):
     """Those of some data frames that have a figure's keys, and numbers that its rules compare: rows
-    that only go into a summary have neither."""
+    that only go into a summary have neither. Of each, the arms that are not timed."""
     return [
-        part for part in parts if set(rules["keys"]) & set(part) and compared_columns(part, rules)
+        untimed(part, rules)
+        for part in parts
+        if set(rules["keys"]) & set(part) and compared_columns(part, rules)
     ]
 
 

@@ -29,6 +29,15 @@ def compared_columns(rows, rules):
     return [column for column, rule in by_column(rules, rows).items() if isinstance(rule, dict)]
 
 
+def untimed(rows, rules):
+    """Rows but those of arms that are `timed`: what takes as many draws as fit in a time takes
+    others in each run, and no audit can ask for the same."""
+    for column, arms in rules.get("timed", {}).items():
+        if column in rows:
+            rows = rows[~rows[column].isin(arms)]
+    return rows
+
+
 def can_stand_in(rows, record, rules):
     """Whether rows of a sweep have all keys by which a record tells its rows apart. The notebook
     makes its own rows of those that have not."""
@@ -82,7 +91,8 @@ def compare(rows, reference, rules):
     Parameters
     ----------
     rows, reference : pandas.DataFrame
-    rules : dict, `keys`, a list of columns that must be equal row by row; and for other columns or
+    rules : dict, `keys`, a list of columns that must be equal row by row; perhaps `timed`, by
+        column the arms that are timed, which only an audit asks; and for other columns or
         patterns of them, but those of seconds, a dict with rtol, atol, off (the share of rows that
         may be off by more) and reason, or a str: why they are ignored
     """
@@ -113,7 +123,8 @@ def _misfit(rows, reference, rules, columns):
     idle = [
         pattern
         for pattern in rules
-        if pattern != "keys" and not any(_fits(column, pattern) for column in columns)
+        if pattern not in ("keys", "timed")
+        and not any(_fits(column, pattern) for column in columns)
     ]
     ruled = [*keys, *columns, *idle]
     if sorted(ruled) != sorted(rows) or list(rows) != list(reference):

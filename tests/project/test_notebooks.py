@@ -7,7 +7,7 @@ import shutil
 import pandas as pd
 import pytest
 from cells import run_cells
-from handful_papers.audit import _beside_own, _compared
+from handful_papers.audit import _beside_own, _comparable, _compared
 from handful_papers.claims import PROFILES
 from handful_papers.committed import FIGURES
 from handful_papers.entries import GPU, PROFILES_FOLDER, ROOT, figure_entry, names
@@ -202,6 +202,19 @@ def test_an_audit_compares_the_rows_that_are_on_record_and_no_others(off, differ
     n_rows, worst, sentences = _compared([ours], [ROWS], RULES)
     assert (n_rows, worst) == (1, 1.0)
     assert sentences[-1] == "1 of 2 rows of today have keys that none has there"
+
+
+def test_an_audit_asks_nothing_of_arms_that_are_timed():
+    ours = pd.DataFrame({"method": ["a", "timed", "b"], "accuracy": [0.1, 0.2, 0.3]})
+    record = ours.assign(accuracy=[0.1, 0.9, 0.3])
+    rules = RULES | {"timed": {"method": ["timed"], "no column": ["a"]}}
+    found = {}
+    for name, one in (("all", RULES), ("untimed", rules)):
+        found[name] = _compared(_comparable([ours], one), [record], one)
+    assert found["untimed"] == (2, 0.0, [])
+    assert found["all"][0] == 3
+    assert found["all"][1] > 0.5
+    assert compare(ours, record, rules)
 
 
 def test_an_audit_tells_rows_with_the_same_keys_apart_by_their_order():
