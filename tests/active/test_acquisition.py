@@ -378,3 +378,20 @@ def test_where_the_inner_problem_does_not_converge_the_penalty_is_raised_and_tol
 def test_kmeans_takes_no_outlier_for_a_cluster(rng):
     X = np.concatenate([rng.normal(size=(200, 2)), [[500.0, 0.0], [0.0, 900.0]]])
     assert max(KMeansQuery(random_state=0).query(5, features=X)) < 200
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+def test_a_batch_by_points_that_are_their_own_variants_is_that_of_the_points(n_classes, rng):
+    X = rng.normal(size=(200, 4))
+    y = (X @ rng.normal(size=(4, n_classes)) + rng.gumbel(size=(200, n_classes))).argmax(1)
+    first = np.concatenate([np.flatnonzero(y == k)[:3] for k in range(n_classes)])
+    known = dict(
+        features=X,
+        probabilities=LogisticRegression().fit(X[first], y[first]).predict_proba(X),
+        labelled=X[first],
+        labels=y[first],
+    )
+    np.testing.assert_array_equal(
+        BilevelQuery(l2=1e-2, variants=lambda row: X[row : row + 1]).query(8, **known),
+        BilevelQuery(l2=1e-2).query(8, **known),
+    )

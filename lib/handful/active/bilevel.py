@@ -149,8 +149,7 @@ class BilevelQuery(Acquisition):
             model.add_rows([best])
             return place
         own = np.asarray(self.variants(best))
-        X = model.data.X
-        Y = model.data.y
+        X = model.X
         room = (len(X) - place) // own.shape[0] if own.ndim == 2 else 0
         if own.ndim != 2 or own.shape[1] != X.shape[1] or room < 1 or not np.isfinite(own).all():
             raise ValueError(
@@ -160,6 +159,7 @@ class BilevelQuery(Acquisition):
             )
         added = range(place, place + len(own))
         X[added.start : added.stop] = pulled(own)
-        Y[added.start : added.stop] = Y[best]
+        # the model's own targets, which may be a copy of those that it was given
+        model.Y[added.start : added.stop] = model.Y[best]
         model.add_rows(added)
         return added.stop
