@@ -559,3 +559,43 @@ def test_weights_of_a_block_is_told_its_new_name():
     with pytest.warns(FutureWarning, match=r"write block\.weight"):
         [total] = Blocks(np.ones((3, 1))).map(lambda block: float(block.weights.sum()))
     assert total == 3
+
+
+FACTOR = 1.0
+
+
+def scaled(rows):
+    return float(rows.X.sum() * FACTOR)
+
+
+def by_helper(rows):
+    return scaled(rows)
+
+
+def by_itself(rows, deep=True):
+    return by_itself(rows, deep=False) if deep else scaled(rows)
+
+
+@pytest.mark.parametrize("function", [scaled, by_helper, by_itself])
+def test_a_variable_that_a_helper_reads_tells_what_was_kept_apart(function, tmp_path, monkeypatch):
+    file = tmp_path / "X.npy"
+    np.save(file, np.ones((40, 2)))
+    kept = Blocks(file, rows=20, keep=tmp_path / "kept")
+    assert kept.map(function) == [40.0, 40.0]
+    monkeypatch.setitem(function.__globals__, "FACTOR", 2.0)
+    assert kept.map(function) == Blocks(file, rows=20).map(function) == [80.0, 80.0]
+
+
+@pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf])
+@pytest.mark.parametrize(
+    "selector", [UniformCoreset(9), KCenter(9), StratifiedCoreset(9), LogisticSensitivity(9)]
+)
+def test_a_weight_that_counts_nothing_is_refused_in_blocks_as_in_memory(selector, weight, rng):
+    X = rng.normal(size=(100, 2))
+    y = (X[:, 0] > 0).astype(int)
+    weights = np.ones(100)
+    weights[70] = weight
+    with pytest.raises(ValueError, match=r"sample_weight.* at row 70"):
+        clone(selector).fit(X, y, weights)
+    with pytest.raises(ValueError, match=r"^block 1 \(rows from 60 on\): .*sample_weight"):
+        clone(selector).fit(Blocks(X, y, weights, rows=30))

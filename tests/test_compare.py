@@ -488,3 +488,19 @@ def test_what_failed_says_why():
         {"yes": KCenter(), "no": Refuses()}, MODEL, X, y, sizes=[30], seeds=2, verbose=False
     )
     assert repr(found).endswith("no, 1 failed: no rows today")
+
+
+def test_a_score_that_is_nan_counts_as_failed(rng):
+    X = rng.normal(size=(300, 2))
+    y = (X[:, 0] + rng.logistic(size=300) > 0).astype(int)
+
+    def score(model, X, y):
+        return np.nan if model.coef_[0, 0] > 1.0 else model.score(X, y)
+
+    found = compare([KCenter()], LogisticRegression(), X, y, sizes=[20], seeds=8, scoring=score)
+    table = found.summary().set_index("method")
+    lost = found.frame["score"].isna().groupby(found.frame["method"]).sum()
+    assert 0 < lost["KCenter"] < 8
+    assert table["failed"].to_dict() == lost.to_dict()
+    assert "KCenter, " in str(found)
+    assert "failed: its score is NaN" in str(found)

@@ -247,3 +247,21 @@ def test_what_a_selector_declares_is_what_fit_takes(rng):
     tags = get_tags(Declared())
     assert tags.target_tags.required
     assert tags.input_tags.sparse
+
+
+def test_what_is_taken_of_files_stands_where_it_was_given(tmp_path, rng):
+    X, y, w = rng.normal(size=(50, 2)), rng.normal(size=50), rng.exponential(size=50)
+    given = []
+    for name, array in dict(X=X, y=y, w=w).items():
+        np.save(tmp_path / f"{name}.npy", array)
+        given.append(tmp_path / f"{name}.npy")
+    few = UniformCoreset(5, random_state=0).fit(X).coreset_
+    for places in ((0, 1), (0, 1, 2)):
+        of_files = few.take(*(given[i] for i in places))
+        of_memory = few.take(*((X, y, w)[i] for i in places))
+        for ours, theirs in zip(of_files, of_memory, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    rows, none, own, _ = few.take(given[0], None, given[2])
+    assert none is None
+    np.testing.assert_array_equal(rows, X[few.indices])
+    np.testing.assert_array_equal(own, w[few.indices])

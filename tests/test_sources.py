@@ -328,3 +328,47 @@ def test_streams_of_files_refuse_other_types_by_name_too(X, tmp_path):
     save(tmp_path / "X0.npy", X), save(tmp_path / "X1.npy", X.round().astype(int))
     with pytest.raises(ValueError, match=r"X1.npy has rows of int64"):
         clone(MergeReduce(KCenter(), size=5)).fit(tmp_path)
+
+
+def test_rows_of_dask_frames_go_by_their_places_as_in_memory(rng):
+    dd = pytest.importorskip("dask.dataframe")
+    X = pd.DataFrame(rng.normal(size=(200, 2)), columns=["a", "b"])
+    order = rng.permutation(200)
+    y = (X["a"] > 0).astype(int).iloc[order]
+    X = X.iloc[order].reset_index(drop=True)
+    blocks = Blocks(dd.from_pandas(X, npartitions=2), dd.from_pandas(y, npartitions=2, sort=False))
+    for rows in blocks:
+        np.testing.assert_array_equal(rows.y, (rows.X["a"] > 0).astype(int))
+    # cut at other places, of the same index
+    y = y.reset_index(drop=True)
+    blocks = Blocks(dd.from_pandas(X, npartitions=3), dd.from_pandas(y, npartitions=2))
+    assert sum(len(rows) for rows in blocks) == 200
+    for rows in blocks:
+        np.testing.assert_array_equal(rows.y, (rows.X["a"] > 0).astype(int))
+
+
+@pytest.mark.parametrize("n", [90, 130])
+@pytest.mark.parametrize("sort", [True, False])
+@pytest.mark.parametrize("place", [1, 2])
+def test_a_dask_series_of_another_length_is_refused(n, sort, place):
+    dd = pytest.importorskip("dask.dataframe")
+    X = dd.from_pandas(pd.DataFrame({"a": np.arange(100.0)}), npartitions=3)
+    given = [X, None, None]
+    given[place] = dd.from_pandas(pd.Series(np.ones(n)), npartitions=3, sort=sort)
+    with pytest.raises(ValueError, match=("y", "sample_weight")[place - 1] + " must have"):
+        list(Blocks(*given))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(columns=[]), "one column of X at least"),
+        (dict(columns=["a", "a"]), "each column once, got a, a"),
+        (dict(y="b", sample_weight="b"), "each column once, got b, b"),
+        (dict(y="b", columns=["a", "b"]), "each column once, got a, b, b"),
+    ],
+)
+def test_columns_of_a_file_that_are_named_twice_or_none_are_refused(options, message, tmp_path):
+    pd.DataFrame({"a": [1.0, 2.0], "b": [0, 1]}).to_parquet(tmp_path / "rows.parquet")
+    with pytest.raises(ValueError, match=message):
+        Blocks(tmp_path / "rows.parquet", **options)

@@ -23,7 +23,7 @@ import numpy as np
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from handful.checks import is_blocks
+from handful.checks import is_blocks, weights_of_rows
 from handful.forms import check_alike, forms_of
 from handful.rows import RowBlocks, Rows, joined, split_places
 from handful.running import Bar
@@ -295,27 +295,37 @@ def _hash_of(function, given):
 
 def _read_by(function):
     """What a function is: of one that is written in Python its code, its defaults, the object that
-    it belongs to, and the variables around it that it reads; of anything else itself."""
+    it belongs to, and the variables around it that it reads, other functions of its module among
+    them; of anything else itself."""
     if isinstance(function, MethodType):
         return [_read_by(function.__func__), function.__self__]
     if not isinstance(function, FunctionType):
         return function
+    return _of_function(function, function.__module__, [])
+
+
+def _of_function(function, module, outer):
+    # `outer` are the functions that read this one, so that one that calls itself has an end.
     around = getclosurevars(function)
     variables = around.globals | around.nonlocals
+    outer = [*outer, function]
     return [
         _code_of(function.__code__),
         function.__defaults__,
         function.__kwdefaults__,
-        {name: _value_of(value) for name, value in variables.items()},
+        {name: _value_of(value, module, outer) for name, value in variables.items()},
     ]
 
 
-def _value_of(value):
-    # Modules, classes and functions, which have names, go by these, and a function by its code too.
+def _value_of(value, module, outer):
+    # Modules, classes and functions, which have names, go by these, and a function by its code too;
+    # one of the same module by all that it reads.
     if isinstance(value, ModuleType):
         return value.__name__
     if isinstance(value, FunctionType):
-        return value.__module__, value.__qualname__, _code_of(value.__code__)
+        name = value.__module__, value.__qualname__
+        is_own = value.__module__ == module and value not in outer
+        return name, _of_function(value, module, outer) if is_own else _code_of(value.__code__)
     if hasattr(value, "__qualname__"):
         return value.__module__, value.__qualname__
     return value
@@ -385,7 +395,7 @@ def _read(pieces, start):
     check_consistent_length(X, y, weights)
     X = readable(X)
     ids = start + np.arange(X.shape[0])
-    weights = np.ones(len(ids)) if weights is None else np.asarray(weights, dtype=np.float64)
+    weights = np.ones(len(ids)) if weights is None else weights_of_rows(weights, len(ids), start)
     return forms[0], Rows(X, y, weights, ids)
 
 

@@ -549,6 +549,25 @@ def checked_shape(X):
     return X
 
 
+def weights_of_rows(sample_weight, n, start=0):
+    """The weights of `n` rows, from place `start` of the data on, as a float64 array; ValueError
+    for another number of them, and for one that is negative or not finite."""
+    sample_weight = check_array(
+        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
+    )
+    if sample_weight.shape != (n,):
+        raise ValueError(
+            f"sample_weight must have shape ({n},), one weight a row, got {sample_weight.shape}."
+        )
+    if (sample_weight < 0).any():
+        worst = int(np.argmin(sample_weight))
+        raise ValueError(
+            f"sample_weight must not be negative, got {sample_weight[worst]} at row "
+            f"{start + worst}."
+        )
+    return sample_weight
+
+
 def check_sample_weight(sample_weight, n):
     """Weights as a float64 array of length `n`; ones for None.
 
@@ -561,18 +580,7 @@ def check_sample_weight(sample_weight, n):
     if sample_weight is None:
         return np.ones(n)
     check_in_memory("sample_weight", sample_weight)
-    sample_weight = check_array(
-        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
-    )
-    if sample_weight.shape != (n,):
-        raise ValueError(
-            f"sample_weight must have shape ({n},), one weight a row, got {sample_weight.shape}."
-        )
-    if (sample_weight < 0).any():
-        worst = int(np.argmin(sample_weight))
-        raise ValueError(
-            f"sample_weight must not be negative, got {sample_weight[worst]} at row {worst}."
-        )
+    sample_weight = weights_of_rows(sample_weight, n)
     if not sample_weight.any():
         raise ValueError(f"sample_weight is zero for all {n} rows: none counts.")
     with np.errstate(over="ignore"):

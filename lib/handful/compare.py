@@ -213,7 +213,7 @@ def _keep_warnings(caught, row, number):
 def _check_scored(frame, scoring, named, may_fail):
     """ValueError where no method has a score, or one that was asked for has none."""
     errors = {
-        name: own["error"].iloc[0] or "every score is NaN"
+        name: own["error"].iloc[0]
         for name, own in frame.groupby("method", sort=False)
         if own["score"].isna().all()
     }
@@ -442,6 +442,8 @@ class _Fit:
         except ValueError as error:
             # There may be one class only among the rows, for example.
             outcome["error"] = str(error)
+        if np.isnan(outcome["score"]) and not outcome["error"]:
+            outcome["error"] = "its score is NaN"
         return outcome
 
     def best_draw(self, budget, size, seed, train, held_out):

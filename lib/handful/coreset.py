@@ -84,9 +84,10 @@ class Coreset:
             for an argument that is shorter than the data set that the coreset was chosen from
         """
         if isinstance(X, Blocks) or is_files(X) or type(X).__module__.startswith("dask.bag"):
-            given = [a for a in arrays if a is not None]
-            rows = as_blocks(X, *given).take(self.indices)
-            return [rows.X, *([rows.y] if arrays or rows.y is not None else []), self.weights]
+            rows = as_blocks(X, *arrays).take(self.indices)
+            own = [rows.weight] if arrays[1:] and arrays[1] is not None else arrays[1:]
+            labels = [rows.y] if arrays or rows.y is not None else []
+            return [rows.X, *labels, *own, self.weights]
         return [*(_rows_of(a, self.indices) for a in (X, *arrays)), self.weights]
 
     def subset(self, dataset: Any) -> Any:

@@ -119,7 +119,9 @@ def _of_frames(paths, y, sample_weight, columns):
     forms = [table.schema_arrow.empty_table().to_pandas() for table in tables]
     like = forms[0]
     sides = [name for name in (y, sample_weight) if name is not None]
-    _check_columns([*sides, *(columns or [])], paths[0], like)
+    if columns is not None and len(columns) == 0:
+        raise ValueError("columns must name one column of X at least, got none.")
+    _check_columns([*(columns or []), *sides], paths[0], like)
     read = list(like.columns) if columns is None else [*columns, *sides]
     for path, form in zip(paths, forms):
         _check_types_of_columns(read, path, form, paths[0], like)
@@ -137,6 +139,10 @@ def _of_frames(paths, y, sample_weight, columns):
 
 
 def _check_columns(names, path, like):
+    if len(set(map(str, names))) < len(names):
+        raise ValueError(
+            f"columns, y and sample_weight must name each column once, got {', '.join(names)}."
+        )
     for name in names:
         if not isinstance(name, str) or name not in like.columns:
             known = ", ".join(map(str, like.columns))
@@ -304,16 +310,43 @@ def of_dask(X, y, sample_weight, rows, columns):
 def _as_one_frame(X, y, sample_weight):
     """A dask frame with y and sample_weight as columns of it, where they are series.
 
-    Dask may join partitions, and would do so for each column apart.
+    Dask may join partitions, and would do so for each column apart. Rows go by their places, as
+    those of tables in memory do, whatever the index.
     """
     if getattr(y, "ndim", 1) == 2 and len(y.columns) == 1:
         y = y[y.columns[0]]
     sides = [y, sample_weight]
     for i, side in enumerate(sides):
         if is_dask(side) and hasattr(side, "to_frame"):
-            X = X.assign(**{SIDES[i]: side})
+            side = _partitioned_as(X, side, ("y", "sample_weight")[i])
+            meta = X._meta.assign(**{SIDES[i]: side._meta})
+            options = {"meta": meta, "align_dataframes": False}
+            X = X.map_partitions(_with_column, side, SIDES[i], **options)
             sides[i] = None
     return X, *sides
+
+
+def _partitioned_as(X, side, name):
+    is_known = X.known_divisions and side.known_divisions
+    if is_known and X.divisions != side.divisions:
+        if (side.divisions[0], side.divisions[-1]) == (X.divisions[0], X.divisions[-1]):
+            return side.repartition(divisions=X.divisions)
+    elif X.npartitions == side.npartitions:
+        return side
+    raise ValueError(
+        f"{name} must have the rows of X, in the same partitions: X has divisions {X.divisions}, "
+        f"{name} {side.divisions}."
+    )
+
+
+def _with_column(frame, side, name):
+    if len(frame) != len(side):
+        what = "y" if name == SIDES[0] else "sample_weight"
+        raise ValueError(
+            f"{what} must have one entry a row, {len(frame)} of them in a partition of X, got "
+            f"{len(side)}."
+        )
+    return frame.assign(**{name: side.set_axis(frame.index)})
 
 
 def _side(name, side, parts, lengths):
