@@ -119,9 +119,7 @@ def _of_frames(paths, y, sample_weight, columns):
     forms = [table.schema_arrow.empty_table().to_pandas() for table in tables]
     like = forms[0]
     sides = [name for name in (y, sample_weight) if name is not None]
-    if columns is not None and len(columns) == 0:
-        raise ValueError("columns must name one column of X at least, got none.")
-    _check_columns([*(columns or []), *sides], paths[0], like)
+    _check_columns(columns, sides, paths[0], like)
     read = list(like.columns) if columns is None else [*columns, *sides]
     for path, form in zip(paths, forms):
         _check_types_of_columns(read, path, form, paths[0], like)
@@ -138,7 +136,10 @@ def _of_frames(paths, y, sample_weight, columns):
     return pieces, shapes, like
 
 
-def _check_columns(names, path, like):
+def _check_columns(columns, sides, path, like):
+    if columns is not None and len(columns) == 0:
+        raise ValueError("columns must name one column of X at least, got none.")
+    names = [*(columns or []), *sides]
     if len(set(map(str, names))) < len(names):
         raise ValueError(
             f"columns, y and sample_weight must name each column once, got {', '.join(names)}."
