@@ -92,7 +92,7 @@ def compare(rows, reference, rules):
     ----------
     rows, reference : pandas.DataFrame
     rules : dict, `keys`, a list of columns that must be equal row by row; perhaps `timed`, by
-        column the arms that are timed, which only an audit asks; and for other columns or
+        column the arms that an audit leaves out, see `untimed`; and for other columns or
         patterns of them, but those of seconds, a dict with rtol, atol, off (the share of rows that
         may be off by more) and reason, or a str: why they are ignored
     """
