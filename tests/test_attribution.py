@@ -324,3 +324,14 @@ def test_targets_of_half_precision_are_scored_as_their_values(rng):
     )
     assert np.isfinite(half.scores_).all()
     np.testing.assert_allclose(half.scores_, double.scores_, rtol=0.02, atol=1)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e5, 1e7, 1.7e9])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_targets_far_from_zero_have_the_influence_of_those_near_it(offset, dtype, rng):
+    X = rng.normal(size=(200, 4)).astype(dtype)
+    y = X @ [1.0, 2, 3, 0] + rng.normal(size=200)
+    y = (y + offset) - offset
+    near = influence(LeastSquares(1e-2), X[20:], y[20:], X[:20], y[:20])
+    far = influence(LeastSquares(1e-2), X[20:], y[20:] + offset, X[:20], y[:20] + offset)
+    np.testing.assert_allclose(far, near, atol=1e-5 * np.abs(near).max())

@@ -599,3 +599,27 @@ def test_a_weight_that_counts_nothing_is_refused_in_blocks_as_in_memory(selector
         clone(selector).fit(X, y, weights)
     with pytest.raises(ValueError, match=r"^block 1 \(rows from 60 on\): .*sample_weight"):
         clone(selector).fit(Blocks(X, y, weights, rows=30))
+
+
+@pytest.mark.parametrize("of_library", ["pandas", "polars", "pyarrow"])
+def test_frames_in_blocks_keep_the_names_of_their_columns(of_library, rng):
+    frame = pd.DataFrame({"a": rng.normal(size=80), "g": [*"uvwx"] * 20})
+    made = {
+        "pandas": lambda: frame,
+        "polars": lambda: pytest.importorskip("polars").from_pandas(frame),
+        "pyarrow": lambda: pytest.importorskip("pyarrow").Table.from_pandas(frame),
+    }[of_library]()
+    blocks = Blocks(made, rows=30)
+    assert [len(set(part)) for part in blocks.map(lambda block: block.X["g"])] == [4, 4, 4]
+    by_name = StratifiedCoreset(8, by="g", random_state=0)
+    chosen = clone(by_name).fit(blocks)
+    assert chosen.feature_names_in_.tolist() == ["a", "g"]
+    np.testing.assert_array_equal(
+        chosen.indices_, clone(by_name).fit(Blocks(frame, rows=30)).indices_
+    )
+    np.testing.assert_allclose(
+        np.bincount(
+            np.unique(frame["g"][chosen.indices_], return_inverse=True)[1], chosen.weights_
+        ),
+        20,
+    )

@@ -2,6 +2,7 @@
 
 import re
 import sys
+import time
 import warnings
 from types import SimpleNamespace
 from typing import ClassVar
@@ -15,6 +16,7 @@ from handful import (
     CoresetEstimator,
     KCenter,
     LightweightCoreset,
+    StratifiedCoreset,
     UniformCoreset,
     compare,
 )
@@ -504,3 +506,21 @@ def test_a_score_that_is_nan_counts_as_failed(rng):
     assert table["failed"].to_dict() == lost.to_dict()
     assert "KCenter, " in str(found)
     assert "failed: its score is NaN" in str(found)
+
+
+class Costly(LogisticRegression):
+    def fit(self, X, y, sample_weight=None):
+        time.sleep(len(y) * 1e-4)
+        return super().fit(X, y, sample_weight)
+
+
+def test_more_uniform_rows_take_the_time_of_the_others_where_a_draw_had_one_class(rng):
+    X = rng.normal(size=(4000, 3))
+    y = (X[:, 0] > 2.3).astype(int)
+    found = compare(
+        {"rows": StratifiedCoreset()}, Costly(), X, y, sizes=[20], seeds=3, scoring="roc_auc"
+    )
+    frame = found.frame.set_index(["method", "seed"])
+    failed = frame.loc["uniform", "score"].isna()
+    assert failed.any()
+    assert (frame.loc["more uniform rows", "n_rows"][failed] < 1000).all()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import log_softmax
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils import check_consistent_length, indexable
 from sklearn.utils.metaestimators import _safe_split
 
@@ -21,9 +21,9 @@ from handful.checks import (
     check_integer,
     check_labels,
     check_memory,
+    check_same_names,
     check_X_y,
     training_named,
-    validate_data,
 )
 from handful.coreset import take_rows
 from handful.matching.likelihoods import LinearLikelihood
@@ -43,16 +43,6 @@ BLOCK = 256
 TOL = 1e-10
 # of a label: forests give 0, of which the logarithm is infinite
 LEAST_PROBABILITY = 1e-12
-
-
-def _check_names(X, X_test):
-    """ValueError where both tables name their columns, and not alike."""
-    columns = BaseEstimator()
-    validate_data(columns, X, skip_check_array=True)
-    with warnings.catch_warnings():
-        # one of both is an array
-        warnings.filterwarnings("ignore", "X (has|does not have valid) feature names")
-        validate_data(columns, X_test, reset=False, skip_check_array=True)
 
 
 class LinearTraining:
@@ -87,26 +77,31 @@ class LinearTraining:
             raise ValueError(
                 f"X_test must have the {X.shape[1]} columns of X, got {X_test.shape[1]}."
             )
-        _check_names(*given)
+        check_same_names(*given)
         self.problem = problem
         self.d = X.shape[1]
         rows = LinearLikelihood(problem, y)
         test = LinearLikelihood(problem, y_test, rows.classes, "y_test")
         self.A = rows.design(X)
         self.A_test = rows.design(X_test)
-        self.Y = rows.target.astype(X.dtype)
-        self.Y_test = test.target.astype(X.dtype)
+        self.targets = rows.target, test.target
+        self.Y, self.Y_test = (target.astype(X.dtype) for target in self.targets)
         self.linear = rows.linear
         self.k = rows.n_outputs
         self.link = rows.link
 
     def move_to_mean(self):
-        """Move the columns to their mean, which keeps the digits of those far from zero, where that
-        changes nothing but the intercept of a trained model."""
+        """Move the columns, and the targets of a regression, to their mean, where that changes
+        nothing but the intercept of a trained model: it keeps the digits of those far from zero."""
         if self.problem.fit_intercept and not self.problem.penalise_intercept:
             mean = self.A[:, : self.d].mean(axis=0, dtype=np.float64)
             self.A[:, : self.d] -= mean
             self.A_test[:, : self.d] -= mean
+            if not self.problem.classifies:
+                middle = self.targets[0].mean(axis=0)
+                self.Y, self.Y_test = (
+                    (target - middle).astype(self.A.dtype) for target in self.targets
+                )
 
     def train(self):
         """The parameters at which the gradient of the mean loss and its penalty is zero, and the

@@ -12,18 +12,16 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial, wraps
 from importlib import import_module
-from inspect import getclosurevars
 from pathlib import Path
-from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 from zlib import crc32
 
-import joblib
 import numpy as np
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from handful.checks import is_blocks, weights_of_rows
+from handful.code_hash import code_hash
 from handful.forms import check_alike, forms_of
 from handful.rows import RowBlocks, Rows, joined, split_places
 from handful.running import Bar
@@ -254,7 +252,7 @@ class Blocks(RowBlocks):
             for a in more
             if isinstance(a, Path)
         ]
-        path = Path(self.keep) / _hash_of(function, [args, times, task])
+        path = Path(self.keep) / _name_of(function, args, times, task)
         # What was kept may not be there, or be of an older version.
         with suppress(Exception):
             data = memoryview(path.read_bytes())
@@ -280,62 +278,15 @@ class Blocks(RowBlocks):
         return list(self._dask.compute(*tasks)) if self._dask else tasks
 
 
-def _hash_of(function, given):
-    """A hash of what a function's results depend on: its code, what it reads beside its arguments,
-    and those."""
+def _name_of(function, *given):
     try:
-        return joblib.hash([_read_by(function), given])
-    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        return code_hash(function, *given)
+    except pickle.PicklingError as error:
         raise TypeError(
             f"keep tells results apart by all that a function reads, and {function!r} reads what "
             "cannot be pickled: give what it needs as further arguments, "
             "blocks.map(function, model), or leave keep out."
         ) from error
-
-
-def _read_by(function):
-    """What a function is: of one that is written in Python its code, its defaults, the object that
-    it belongs to, and the variables around it that it reads, other functions of its module among
-    them; of anything else itself."""
-    if isinstance(function, MethodType):
-        return [_read_by(function.__func__), function.__self__]
-    if not isinstance(function, FunctionType):
-        return function
-    return _of_function(function, function.__module__, [])
-
-
-def _of_function(function, module, outer):
-    # `outer` are the functions that read this one, so that one that calls itself has an end.
-    around = getclosurevars(function)
-    variables = around.globals | around.nonlocals
-    outer = [*outer, function]
-    return [
-        _code_of(function.__code__),
-        function.__defaults__,
-        function.__kwdefaults__,
-        {name: _value_of(value, module, outer) for name, value in variables.items()},
-    ]
-
-
-def _value_of(value, module, outer):
-    # Modules, classes and functions, which have names, go by these, and a function by its code too;
-    # one of the same module by all that it reads.
-    if isinstance(value, ModuleType):
-        return value.__name__
-    if isinstance(value, FunctionType):
-        name = value.__module__, value.__qualname__
-        is_own = value.__module__ == module and value not in outer
-        return name, _of_function(value, module, outer) if is_own else _code_of(value.__code__)
-    if hasattr(value, "__qualname__"):
-        return value.__module__, value.__qualname__
-    return value
-
-
-def _code_of(code):
-    # Instructions and what they name, without lines and paths, which differ from one notebook to
-    # the next.
-    constants = [_code_of(c) if isinstance(c, CodeType) else c for c in code.co_consts]
-    return code.co_code, code.co_names, constants
 
 
 class _Summed:

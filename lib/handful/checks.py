@@ -5,6 +5,7 @@ No other module calls scikit-learn's own checks of rows, so that all rows are `r
 
 import operator
 import os
+import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import signature
@@ -15,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state, get_tags, validation
 from sklearn.utils.multiclass import type_of_target
 
@@ -29,6 +31,7 @@ from handful.tables import (
     is_files,
     is_missing,
     missing,
+    names_of,
     readable,
     row_array,
 )
@@ -185,6 +188,16 @@ def check_X_y(X, y, name="y", **rules):
     check_labels(y, name)
     with faults_named(X):
         return validation.check_X_y(readable(X), y, **rules)
+
+
+def check_same_names(X, other):
+    """ValueError where both tables name their columns, and not alike."""
+    columns = BaseEstimator()
+    validate_data(columns, X, skip_check_array=True)
+    with warnings.catch_warnings():
+        # one of both is an array
+        warnings.filterwarnings("ignore", "X (has|does not have valid) feature names")
+        validate_data(columns, other, reset=False, skip_check_array=True)
 
 
 def check_no_words(X, name="X"):
@@ -402,7 +415,7 @@ def word_columns(X):
     array = np.asarray(X, dtype=object) if listed else as_array(X)
     if array.ndim != 2 or array.dtype.kind not in "OUS":
         return []
-    names = list(getattr(X, "columns", range(array.shape[1])))
+    names = names_of(X) or range(array.shape[1])
     return [name for name, column in zip(names, array.T) if any(map(_is_word, column))]
 
 

@@ -315,7 +315,9 @@ def _measure(methods, bought, fit, X, y, sizes, seeds, test, test_size, classes,
                     yield measured(
                         BEST_DRAW, size, fit.best_draw, max(times), size, seed, train, held_out
                     )
-                    ends = seconds[UNIFORM, size], seconds[ALL_ROWS, n]
+                    few = seconds[UNIFORM, size]
+                    # where the draw of this seed could not be trained on, no time is known of it
+                    ends = few if np.isfinite(few) else 0.0, seconds[ALL_ROWS, n]
                     yield measured(
                         MORE_ROWS,
                         size,

@@ -19,7 +19,7 @@ MOST_CLASSES = 100
 WIDE = 10_000
 
 
-def reduced(blocks, selector, size, rng):
+def reduced(blocks, selector, size, rng, seen_as=None):
     """At most `size` weighted rows that stand for several blocks: Rows.
 
     A union of at most `size` rows is kept as it is, one of at most `size` rows of positive weight
@@ -31,6 +31,7 @@ def reduced(blocks, selector, size, rng):
     selector : Selector; its `size` and `random_state` are set here
     size : int
     rng : numpy.random.Generator
+    seen_as : function of the rows X that gives what the selector sees of them; None: X itself
     """
     union = joined(blocks)
     if len(union) <= size:
@@ -40,7 +41,7 @@ def reduced(blocks, selector, size, rng):
         return union.of_positive_weight()
     chosen, weights = choose(
         clone(selector).set_params(size=size, random_state=rng),
-        union.X,
+        seen_as(union.X) if seen_as else union.X,
         union.y,
         union.weight,
         rng,

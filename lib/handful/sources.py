@@ -10,6 +10,7 @@ import glob
 import os
 import re
 from functools import partial
+from importlib.util import find_spec
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
@@ -21,7 +22,15 @@ from sklearn.utils import check_consistent_length
 from handful.forms import type_of
 from handful.rows import stretch_of
 from handful.running import warn
-from handful.tables import SUFFIXES, are_names, is_dask, readable, rows_at_once, suffix_of
+from handful.tables import (
+    SUFFIXES,
+    are_names,
+    is_dask,
+    names_of,
+    readable,
+    rows_at_once,
+    suffix_of,
+)
 
 # Names that begin so are not meant for readers.
 HIDDEN = ".", "_"
@@ -35,19 +44,19 @@ def of_arrays(X, y, sample_weight, rows, columns):
     """Pieces of arrays in memory or mapped from a file."""
     table, y, sample_weight = map(_sliceable, (X, y, sample_weight))
     check_consistent_length(table, y, sample_weight)
-    # A frame keeps the names of its columns.
-    like = (X if hasattr(X, "columns") else table)[:0]
-    return *_stretches(
-        partial(_slices, table, y, sample_weight), table.shape, table.size, rows
-    ), like
+    cut = partial(_slices, table, y, sample_weight)
+    return *_stretches(cut, table.shape, table.size, rows), table[:0]
 
 
 def _sliceable(array):
-    # Numpy arrays, memory maps, pandas and CSR as they are; other frames, lists and tensors as
-    # arrays.
+    # Numpy arrays, memory maps, pandas and CSR as they are; other frames as those of pandas, lists
+    # and tensors as arrays.
     if sparse.issparse(array):
         return array.tocsr()
     array = readable(array)
+    if names_of(array) and not hasattr(array, "iloc") and find_spec("pandas"):
+        # of polars and arrow
+        array = array.to_pandas()
     return array if array is None or hasattr(array, "iloc") else np.asanyarray(array)
 
 
@@ -354,6 +363,8 @@ def _side(name, side, parts, lengths):
     # The parts of y or of the weights, cut as X is.
     if side is None:
         return [None] * len(parts)
+    if lengths is not None and hasattr(side, "to_delayed") and not hasattr(side, "chunks"):
+        side = _array_of(side)
     if lengths is not None and not np.isnan(np.shape(side)[0]):
         import dask.array as da
 
@@ -370,6 +381,19 @@ def _side(name, side, parts, lengths):
             "array."
         )
     return side
+
+
+def _array_of(frame):
+    """The dask array of a dask frame or series, in the chunks that dask makes of it: it may join
+    those of files where few columns are read."""
+    import dask
+    import dask.array as da
+
+    pieces = [dask.delayed(np.asarray, pure=False)(piece) for piece in frame.to_delayed()]
+    shapes = dask.compute(*(dask.delayed(np.shape)(piece) for piece in pieces))
+    return da.concatenate(
+        [da.from_delayed(piece, shape, dtype=object) for piece, shape in zip(pieces, shapes)]
+    )
 
 
 def _triple(X, y, weights):

@@ -58,6 +58,32 @@ def as_array(values):
     return _of_known_type(np.asarray(values))
 
 
+def names_of(table):
+    """The names of the columns of a frame; an empty list of what has none."""
+    # arrow's word, and that of other frames
+    names = getattr(table, "column_names", getattr(table, "columns", None))
+    return [] if names is None else list(names)
+
+
+def frame_like(frame, values):
+    """A frame of the same library as another, of values of shape (n, d): with its names of columns,
+    and of categories where it has them."""
+    columns = dict(zip(names_of(frame), np.transpose(values)))
+    if hasattr(frame, "column_names"):
+        return type(frame).from_pydict(columns)
+    if not hasattr(frame, "iloc"):
+        return type(frame)({name: column.tolist() for name, column in columns.items()})
+    kinds = zip(columns, frame.dtypes)
+    categories = [name for name, kind in kinds if hasattr(kind, "categories")]
+    return type(frame)(columns).astype(dict.fromkeys(categories, "category"))
+
+
+def holds_integers(table):
+    """Whether all values of a table are of types that int64 holds: integers or booleans."""
+    head = readable(table)[:1]
+    return not sparse.issparse(head) and np.can_cast(np.asarray(head).dtype, np.int64)
+
+
 def _of_tensor(tensor):
     tensor = tensor.detach().cpu()
     is_short = tensor.is_floating_point() and tensor.element_size() < 4

@@ -427,3 +427,24 @@ def test_categories_that_are_numbers_are_balanced_by_their_shares(form):
     found = BalancedCoreset(100, by=["c"], random_state=0).fit(table)
     drawn = np.bincount(codes[found.indices_], found.weights_, minlength=10)
     assert np.abs(drawn - np.bincount(codes)).max() <= 30.0 + 1e-6  # of a row
+
+
+@pytest.mark.parametrize("by", ["a column", "classes", "pairs"])
+def test_values_are_common_by_their_weight_as_by_repeated_rows(by):
+    names = np.repeat([*"abcde", "D"], [15] * 5 + [1925])
+    times = np.repeat([20, 1], [75, 1925])
+    repeated = np.repeat(names, times)
+
+    def spread(values, weights):
+        table = pd.DataFrame({"one": values, "two": values})
+        X = table if by == "pairs" else table[["one"]]
+        y = values if by == "classes" else None
+        chosen = BalancedCoreset(100, by=[("one", "two")] if by == "pairs" else None)
+        totals = []
+        for seed in range(40):
+            chosen.set_params(random_state=seed).fit(X, y, sample_weight=weights)
+            kept = values[chosen.indices_]
+            totals.append([chosen.weights_[kept == value].sum() for value in "abcde"])
+        return np.std(totals, axis=0).mean()
+
+    assert spread(names, times.astype(float)) < 1.3 * spread(repeated, None)

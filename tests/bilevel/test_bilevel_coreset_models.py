@@ -9,6 +9,7 @@ from handful import BilevelCoreset, LeastSquares, Logistic
 from handful.bilevel import Forward
 from handful.bilevel.strategy import top_candidates
 from handful.bilevel.weights import optimise_weights, simplex_quadratic
+from handful.blocks import Blocks
 from handful.models import Joint, Poisson, glm
 from handful.models.base import OuterRows
 from handful.models.inverse import ConjugateGradients, Exact, NeumannSeries
@@ -28,7 +29,7 @@ from qp_oracle import on_the_simplex
 from scipy import sparse
 from scipy.special import expit
 from scipy.stats import spearmanr
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import log_loss
 
 PROBLEMS = [
@@ -647,3 +648,52 @@ def test_optimised_weights_are_a_local_minimum_of_the_sum_of_the_outer_losses(pr
     for j in range(15):
         for step in (1e-3, 1e-2):
             assert outer((1 - step) * c + step * (np.arange(15) == j)) > best - 1e-8
+
+
+def excess_objective(X, y, chosen, l2):
+    """How much worse a ridge regression on some rows is for all, by its mean loss and penalty."""
+
+    def objective(model):
+        residual = y - model.predict(X)
+        return (residual**2).mean() / 2 + l2 / 2 * (model.coef_**2).sum()
+
+    few = Ridge(alpha=l2 * len(y)).fit(*(a[chosen.indices_] for a in (X, y)), chosen.weights_)
+    return objective(few) - objective(Ridge(alpha=l2 * len(y)).fit(X, y))
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e5, 1e7])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("form", ["array", "blocks"])
+def test_targets_far_from_zero_cost_nothing(offset, dtype, form, rng):
+    X = rng.normal(size=(2000, 5))
+    y = X @ [1.0, 2, 3, 0, 1] + rng.normal(size=2000)
+    given = X.astype(dtype), y + offset
+    chosen = BilevelCoreset(LeastSquares(1e-2), size=30, random_state=0)
+    chosen.fit(*given) if form == "array" else chosen.fit(Blocks(*given, rows=700))
+    # that of a uniform draw is .1
+    assert excess_objective(X, y, chosen, 1e-2) < 1e-8
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4, 1e6])
+@pytest.mark.parametrize("nested", [False, True])
+def test_columns_far_from_zero_cost_two_linear_problems_nothing(offset, nested, rng):
+    X = rng.normal(size=(1000, 4))
+    y = X @ [1.0, 2, 0, 1] + rng.normal(size=1000)
+    problem = Joint(LeastSquares(1e-2), LeastSquares(1e-1))
+    problem = Joint(problem, LeastSquares(1.0)) if nested else problem
+    chosen = BilevelCoreset(problem, size=30, random_state=0)
+    chosen.fit(X + offset, y)
+    assert excess_objective(X, y, chosen, 1e-2) < 1e-6
+
+
+def test_a_joint_problem_moves_rows_only_where_both_do(rng):
+    X = rng.normal(size=(60, 3)) + 1e4
+    rows = OuterRows(X, rng.normal(size=60) + 1e4, np.full(60, 1 / 60), np.zeros(0, int))
+    free = LeastSquares()
+    for other in (LeastSquares(fit_intercept=False), LeastSquares(penalise_intercept=True)):
+        assert Joint(free, other).near_zero(rows) is rows
+        assert Joint(other, free).near_zero(rows) is rows
+        assert other.near_zero(rows) is rows
+    moved = Joint(free, LeastSquares(1.0)).near_zero(rows)
+    assert abs(moved.X.mean(axis=0)).max() < 1e-8
+    assert abs(moved.y.mean()) < 1e-8

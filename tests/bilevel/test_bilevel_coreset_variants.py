@@ -344,3 +344,38 @@ def test_bad_options_are_named(options, fit, message):
     X, y = data()
     with pytest.raises(ValueError, match=message):
         BilevelCoreset(**{"size": 10} | options).fit(X, y, **fit)
+
+
+@pytest.mark.parametrize(
+    "problem", [Logistic(0.01), LeastSquares(0.01), Joint(Logistic(0.01), Logistic(0.1))], ids=str
+)
+def test_regularised_selection_follows_a_slope_and_not_its_rounding(problem, rng):
+    n = 300
+    X = rng.normal(size=(n, 5))
+    y = 2 * X[:, 0] + rng.logistic(size=n)
+    y = y if isinstance(problem, LeastSquares) else (y > 0).astype(int)
+    found = []
+    for order in (np.arange(n), np.arange(n)[::-1], rng.permutation(n)):
+        chosen = BilevelCoreset(problem, size=20, strategy="regularised", random_state=0)
+        found.append(order[chosen.fit(X[order], y[order]).indices_])
+    # equal losses may part ways at the last digit
+    assert all(len(np.intersect1d(found[0], other)) >= 18 for other in found)
+
+
+def test_the_penalty_of_the_outer_loss_can_be_left_out_and_counted_again(rng):
+    X = rng.normal(size=(60, 3))
+    y = (X[:, 0] > 0).astype(int)
+    rows = OuterRows(X, y, np.ones(60), np.zeros(0, int), True)
+    for problem in (Logistic(0.5), Joint(Logistic(0.5), Logistic(0.1))):
+        model = problem.model(rows, np.random.default_rng(0))
+        model.add_rows(range(60))
+        model.fit()
+        with_penalty = model.outer_loss()
+        slope = np.abs(model.implicit_gradients()).max()
+        # the least there is on all rows
+        assert slope < 1e-6
+        model.count_penalty(False)
+        assert model.outer_loss() < with_penalty - 1e-3
+        assert np.abs(model.implicit_gradients()).max() > 1e-3
+        model.count_penalty(True)
+        assert model.outer_loss() == pytest.approx(with_penalty)

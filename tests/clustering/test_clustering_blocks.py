@@ -63,16 +63,17 @@ def test_a_memory_map_is_read_in_blocks_where_one_asks_for_it(X, folder, asked, 
 def test_what_is_written_goes_on_where_it_broke_off(X, folder, method, monkeypatch, tmp_path):
     model = VCGMM(C, coreset_size=3000, compute_labels=False, random_state=0).fit(str(folder))
     out = tmp_path / "out" / "written.npy"
-    read = []
     inner = getattr(VCGMM, method)
     out.parent.mkdir()
 
     def breaks(self, rows, **options):
-        read.append(len(rows))
-        if len(read) == 5:
+        # a variable would tell what was kept apart
+        breaks.read.append(len(rows))
+        if len(breaks.read) == 5:
             raise KeyboardInterrupt
         return inner(self, rows, **options)
 
+    breaks.read = []
     monkeypatch.setattr(
         blocks, "_predict", lambda block, model, method, options: breaks(model, block.X)
     )
@@ -84,7 +85,7 @@ def test_what_is_written_goes_on_where_it_broke_off(X, folder, method, monkeypat
     assert not out.exists()
     found = getattr(model, method)(kept, out=out)
     # nine files, and the one that broke off once more
-    assert len(read) == 9 + 1
+    assert len(breaks.read) == 9 + 1
     np.testing.assert_array_equal(found, getattr(model, method)(X))
     assert isinstance(found, np.memmap)
     assert [path.name for path in out.parent.iterdir()] == ["written.npy"]

@@ -12,10 +12,11 @@ from handful import (
     LightweightCoreset,
     Logistic,
     MergeReduce,
+    StratifiedCoreset,
     SVMCoreset,
     UniformCoreset,
 )
-from handful.baselines import Herding
+from handful.baselines import BalancedCoreset, Herding
 from handful.continual import ReplayBuffer, network_views
 from handful.continual.views import Views
 from handful.streaming import Reservoir
@@ -315,3 +316,41 @@ def test_a_frame_of_other_columns_leaves_the_memory_as_it_was(other):
     np.testing.assert_array_equal(memory.rows()[0], before)
     both = memory.add(frame, [0, 1, 0, 1]).rows()[0]
     np.testing.assert_array_equal(both[:, 1], 10 * both[:, 0])
+
+
+def test_a_memory_of_frames_is_chosen_by_their_columns(rng):
+    n = 1000
+    zips = rng.integers(0, 5, n)
+    frame = pd.DataFrame({"age": rng.normal(size=n), "zip": pd.Categorical(zips)})
+    counts = []
+    for seed in range(20):
+        memory = ReplayBuffer(BalancedCoreset(by=["zip"]), 50, random_state=seed).add(frame, None)
+        [held] = memory.memories_
+        counts.append(np.bincount(zips[held.indices], minlength=5))
+    # at the rounding of 50 rows
+    assert np.abs(np.array(counts) - 50 * np.bincount(zips) / n).max() < 2
+    by_name = ReplayBuffer(StratifiedCoreset(by="zip"), 50).add(frame, None)
+    assert len(by_name.rows()[0]) == 50
+
+
+def test_a_network_of_one_logit_may_give_a_vector():
+    torch.manual_seed(0)
+    head = torch.nn.Linear(2, 1)
+    net = torch.nn.Sequential(head, torch.nn.Flatten(0))
+    X = torch.randn(7, 2)
+    assert network_views(net, X, head=head).logits.shape == (7, 1)
+    with pytest.raises(ValueError, match="y must hold columns of the 1 logits"):
+        network_views(net, X, np.arange(7) % 2, head=head)
+
+
+@pytest.mark.parametrize("of_library", ["polars", "pyarrow"])
+def test_a_memory_takes_frames_of_any_library_again(of_library, rng):
+    frame = pd.DataFrame(rng.normal(size=(40, 2)), columns=["a", "b"])
+    library = pytest.importorskip(of_library)
+    of = library.from_pandas if of_library == "polars" else library.Table.from_pandas
+    memory = ReplayBuffer(KCenter(), 10, random_state=0)
+    for task in (frame, frame + 1):
+        memory.add(of(task))
+    assert len(memory.memories_) == 2
+    with pytest.raises(ValueError, match=r"columns \['b', 'a'\]"):
+        memory.add(of(frame[["b", "a"]]))

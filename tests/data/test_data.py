@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from handful.data import load
 from handful.data.dataset import split, standardise
@@ -148,3 +149,13 @@ def test_standardise_is_scikit_learns_scaler_in_float64(dtype, order, rng):
             of_other, scaler.transform(other.astype(np.float64)), rtol=1e-6, atol=1e-6
         )
         np.testing.assert_allclose(of_other[:, 1], np.arange(20), atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_a_frame_is_standardised_as_its_array(dtype, rng):
+    X = (rng.normal(size=(1000, 2)) + 3e4).astype(dtype)
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    for one, other in zip(standardise(X, X[:9]), standardise(frame, frame[:9])):
+        np.testing.assert_allclose(one, other, atol=1e-9)
+    with pytest.raises(ValueError, match="feature names should match"):
+        standardise(frame, frame[["b", "a"]])

@@ -586,3 +586,22 @@ def test_more_folds_than_small_integers_count():
     n = 2**15 + 100
     folds = folds_of_rows(np.r_[np.arange(n - 1), 0], np.zeros(n, int), np.ones(n), None)
     np.testing.assert_array_equal(folds.codes[[0, n - 2, n - 1]], [0, n - 2, 0])
+
+
+@pytest.mark.parametrize(
+    ("problem", "y"),
+    [
+        (Logistic(0.1), np.repeat([0, 1], 200)),
+        (LeastSquares(0.1), np.full(400, 2.0)),
+        (Poisson(0.1), np.repeat([1.0, 3.0], 200)),
+    ],
+    ids=["two classes", "a constant", "counts"],
+)
+def test_folds_of_rows_without_any_effect_keep_their_sums(problem, y):
+    X = np.array([[a, b] for a in (0.0, 1.0) for b in (0.0, 1.0)] * 100)
+    chosen = MatchedCoreset(problem, folds=4, random_state=0).fit(X, y)
+    assert chosen.residual_ < 1e-9
+    # balanced designs have the same sums of columns and of targets in few rows
+    few, w = X[chosen.indices_], chosen.weights_
+    np.testing.assert_allclose(w @ few / w.sum(), X.mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(w @ y[chosen.indices_] / w.sum(), y.mean(), atol=1e-6)

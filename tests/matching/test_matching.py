@@ -11,7 +11,7 @@ import pytest
 from handful import BilevelCoreset, LeastSquares, Logistic, MatchedCoreset, MergeReduce
 from handful.blocks import Blocks
 from handful.checks import ConvergenceError
-from handful.matching import check_log_weights, recombine
+from handful.matching import check_log_weights, matched_coreset, recombine
 from handful.matching.held_out import heldout_kl
 from handful.matching.importance_check import pareto_k
 from handful.matching.likelihood_sums import LikelihoodSums
@@ -1448,3 +1448,71 @@ def test_the_headline_claims_no_more_than_was_tested():
     few = check_log_weights(np.zeros(150))
     assert str(few).startswith("MAKE MORE DRAWS")
     assert "150 independent ones, 200 are needed" in str(few)
+
+
+def squares(theta, X, y):
+    return -0.5 * (y[None] - theta @ X.T) ** 2
+
+
+def shuffled_frame(n, rng):
+    X = rng.normal(size=(n, 3))
+    frame = pd.DataFrame(X, columns=[*"abc"]).assign(y=X.sum(axis=1) + rng.normal(size=n))
+    # the places of its index are those of other rows
+    return frame.sample(frac=1, random_state=0)
+
+
+@pytest.mark.parametrize(
+    "form", ["parquet", "frames in blocks", "dask frame", "dask array", "dask array, parquet"]
+)
+def test_targets_of_a_function_are_those_of_their_rows_whatever_the_index_says(
+    form, rng, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(matched_coreset, "PER_BLOCK", 300)
+    frame = shuffled_frame(400, rng)
+    X, y = frame[[*"abc"]], frame["y"]
+    if form == "parquet":
+        (tmp_path / "rows").mkdir()
+        for k, part in enumerate(np.array_split(np.arange(400), 3)):
+            frame.iloc[part].to_parquet(tmp_path / "rows" / f"{k}.parquet")
+        given = Blocks(tmp_path / "rows", "y")
+    elif form == "frames in blocks":
+        given = Blocks(X, y, rows=90)
+    else:
+        dd = pytest.importorskip("dask.dataframe")
+        cut = dd.from_pandas(frame, npartitions=3, sort=False)
+        if form.endswith("parquet"):
+            # dask joins small files where few columns are read
+            cut.to_parquet(tmp_path / "rows")
+            cut = dd.read_parquet(tmp_path / "rows")
+        given = cut[[*"abc"]], cut["y"]
+        if form.startswith("dask array"):
+            import dask.array as da
+
+            given = da.from_array(X.to_numpy(), chunks=(150, 3)), cut["y"]
+    given = given if isinstance(given, tuple) else (given,)
+    around = 1 + 0.1 * rng.normal(size=(20, 3))
+    chosen = MatchedCoreset(squares, at=around, random_state=0).fit(*given)
+    values = squares(around, X.to_numpy(), y.to_numpy())
+    few = values[:, chosen.indices_] @ chosen.weights_
+    np.testing.assert_allclose(few, values.sum(axis=1), rtol=1e-9)
+    np.testing.assert_allclose(
+        chosen.log_likelihood(around, *given), chosen.log_likelihood(around, X.to_numpy(), y)
+    )
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i4", "u4", "i8", bool])
+@pytest.mark.parametrize("form", ["array", "frame", "blocks"])
+def test_a_function_gets_integers_of_any_width_as_integers(dtype, form, rng):
+    group = rng.integers(0, 2, (600, 1)).astype(dtype)
+    y = rng.normal(size=600) + group[:, 0]
+
+    def of_group(theta, X, y):
+        return -0.5 * (y[None] - theta[:, X[:, 0]]) ** 2
+
+    X = pd.DataFrame(group, columns=["group"]) if form == "frame" else group
+    given = (Blocks(X, y, rows=200),) if form == "blocks" else (X, y)
+    around = rng.normal(size=(4, 2))
+    chosen = MatchedCoreset(of_group, at=around, random_state=0).fit(*given)
+    values = of_group(around, group.astype(int), y)
+    few = values[:, chosen.indices_] @ chosen.weights_
+    np.testing.assert_allclose(few, values.sum(axis=1), rtol=1e-9)

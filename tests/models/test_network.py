@@ -404,3 +404,36 @@ def test_a_loss_that_gives_no_number_is_named(counts):
     )
     with pytest.raises(ValueError, match=message):
         BilevelCoreset(Several(), size=8).fit(*counts)
+
+
+class Margin(Problem):
+    l2: float = 1e-2
+    classifies = True
+
+    def loss(self, theta, x, y):
+        return torch.nn.functional.softplus(-(2 * y - 1) * (x @ theta))
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "u2", "u4", "i4", "f4"])
+def test_a_loss_of_labels_is_the_same_whatever_holds_them(dtype, rng):
+    X = rng.normal(size=(300, 4))
+    y = (X[:, 0] + 0.3 * rng.normal(size=300) > 0).astype(np.int64)
+
+    def chosen(problem, labels):
+        return BilevelCoreset(problem, size=8, random_state=0).fit(X, labels).indices_
+
+    net = torch.nn.Linear(4, 1)
+    config = TrainConfig(n_steps=20)
+    with_loss = Network(
+        net,
+        loss=lambda outputs, y: torch.nn.functional.softplus(-(2 * y - 1) * outputs[:, 0]),
+        train=config,
+    )
+    for problem in (Margin(), with_loss):
+        np.testing.assert_array_equal(chosen(problem, y.astype(dtype)), chosen(problem, y))
+
+
+def test_labels_that_torch_cannot_hold_are_named():
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    with pytest.raises(ValueError, match="turn the labels into numbers in the problem's `encode`"):
+        BilevelCoreset(Margin(), size=8).fit(X, np.array(["no", "yes"] * 30))

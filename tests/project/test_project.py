@@ -39,7 +39,7 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in SOU
 # only from itself and from rooms of the rows above its own.
 LAYERS = """
 version types running trainers comparison_table distances
-lazy scales tables
+lazy scales tables code_hash
 forms rows
 checks sources
 options blocks parts torch_data

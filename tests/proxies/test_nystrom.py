@@ -8,6 +8,7 @@ from handful import LeastSquares
 from handful.bilevel import BilevelCoreset
 from handful.proxies import CNTK, RBF, Nystrom
 from handful.proxies.nystrom import BLOCK, kernel_blocks
+from scipy.spatial.distance import cdist
 from sklearn.datasets import load_digits
 from sklearn.metrics.pairwise import polynomial_kernel
 from sklearn.pipeline import make_pipeline
@@ -189,3 +190,32 @@ def test_what_is_no_kernel_is_named_where_it_is_used(kernel, X, tmp_path):
         Nystrom(kernel).fit(X)
     with pytest.raises(TypeError, match=message):
         kernel_matrix(kernel, X, X[:5], cache=tmp_path)
+
+
+def test_a_cache_tells_kernels_of_one_name_apart(tmp_path, monkeypatch, rng):
+    X = rng.normal(size=(50, 2))
+    for scale in (1.0, 0.1):
+        monkeypatch.setitem(globals(), "SCALE", scale)
+        kept = Nystrom(of_scale, n_landmarks=50, random_state=0, cache=tmp_path).fit_transform(X)
+        np.testing.assert_allclose(kept @ kept.T, of_scale(X, X), atol=1e-9)
+
+
+SCALE = 1.0
+
+
+def of_scale(X, Y):
+    return np.exp(-SCALE * cdist(X, Y, "sqeuclidean"))
+
+
+@pytest.mark.parametrize("far", [1e3, 1e5, 1e7, 1e9, 1e12])
+@pytest.mark.parametrize("form", ["a sentinel", "two clusters"])
+def test_rows_far_away_do_not_spoil_the_kernel_of_the_others(far, form, rng):
+    X = rng.normal(size=(400, 3))
+    if form == "a sentinel":
+        X[7, 1] = -far
+    else:
+        X[200:] += far
+    expected = np.exp(-cdist(X, X, "sqeuclidean") / 3)
+    np.testing.assert_allclose(RBF()(X, X), expected, atol=1e-11)
+    features = Nystrom(RBF(), n_landmarks=100, random_state=0).fit_transform(X)
+    assert np.isfinite(features).all()

@@ -124,3 +124,16 @@ def test_a_point_alone_with_its_label_is_drawn_more_often():
     y[7] = -1
     draws = LogisticSensitivity(4000, n_clusters=5, radius=1.0, random_state=0).fit(X, y).indices_
     assert np.mean(draws == 7) > 10 / 200
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4, 1e7, 1e8])
+def test_the_bounds_hold_for_columns_far_from_zero(offset, rng):
+    n = 400
+    X = rng.normal(size=(n, 2))
+    X[0] = [0, 5]
+    X[:, 0] += offset
+    Z = np.column_stack([X, np.ones(n)])
+    bounds = logistic_sensitivities(Z, np.ones(n), 5, 1.0, rng=np.random.default_rng(0)) / n
+    for angle in np.linspace(0, 2 * np.pi, 300):
+        losses = np.logaddexp(0, -Z @ [0, np.cos(angle), np.sin(angle)])
+        assert (losses / losses.sum() <= bounds).all()

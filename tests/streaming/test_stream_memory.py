@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from handful.baselines import UniformCoreset
+from handful.baselines import BalancedCoreset, StratifiedCoreset, UniformCoreset
 from handful.sensitivity.svm import SVMCoreset
 from handful.streaming import (
     ClassBalancedReservoir,
@@ -18,6 +18,7 @@ from handful.streaming import (
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 
@@ -25,7 +26,8 @@ class Refusing(UniformCoreset):
     """Refuses every leaf with a row whose first value is above 100."""
 
     def _select(self, X, *args):
-        if X[:, 0].max() > 100:
+        rows = X.toarray() if sparse.issparse(X) else np.asarray(X)
+        if rows[:, 0].max() > 100:
             raise ValueError("refused")
         return super()._select(X, *args)
 
@@ -278,3 +280,49 @@ def test_what_cannot_select_is_refused_at_the_first_chunk(data, kind, selector, 
     with pytest.raises(error, match=message):
         stream.partial_fit(data[0][:5])
     assert vars(stream) == vars(kind(selector))
+
+
+def held_as_in_memory(selector, n):
+    return [
+        MergeReduce(clone(selector), size=50, leaf_size=n, random_state=0),
+        ReservoirCoreset(clone(selector), size=50, n_held=n, random_state=0, balanced=False),
+    ]
+
+
+@pytest.mark.parametrize("of_library", ["pandas", "polars", "pyarrow"])
+def test_a_selector_of_columns_finds_them_in_a_stream_of_frames(of_library, rng):
+    n = 400
+    frame = pd.DataFrame({"age": rng.normal(size=n), "zip": rng.integers(0, 5, n)})
+    made = {
+        "pandas": lambda: frame,
+        "polars": lambda: pytest.importorskip("polars").from_pandas(frame),
+        "pyarrow": lambda: pytest.importorskip("pyarrow").table(frame),
+    }[of_library]()
+    for stream in held_as_in_memory(StratifiedCoreset(by="zip"), n):
+        stream.partial_fit(made)
+        weights = np.bincount(frame["zip"][stream.indices_], stream.weights_, minlength=5)
+        np.testing.assert_allclose(weights, np.bincount(frame["zip"]))
+        assert isinstance(stream.rows()[0], np.ndarray)
+    with pytest.raises(ValueError, match=r"got by='town' .* its columns are \['age', 'zip'\]"):
+        MergeReduce(StratifiedCoreset(by="town"), size=50, leaf_size=100).fit(made)
+
+
+@pytest.mark.parametrize("name", ["zip", 0])
+def test_categories_and_columns_with_numbers_for_names_are_those_of_the_frame(name, rng):
+    n = 1000
+    codes = rng.integers(0, 5, n)
+    frame = pd.DataFrame({1: rng.normal(size=n), name: pd.Categorical(codes)})
+    frame = frame.rename(columns={1: "age"}) if name == "zip" else frame
+    selector = BalancedCoreset(50, by=[name], random_state=0)
+
+    def spread(choosers):
+        totals = [np.bincount(codes[c.indices_], c.weights_, minlength=5) for c in choosers]
+        return np.std(totals, axis=0).mean()
+
+    in_memory = spread([clone(selector).set_params(random_state=s).fit(frame) for s in range(30)])
+    for kind in range(2):
+        streams = [
+            held_as_in_memory(selector, n)[kind].set_params(random_state=s).fit(frame)
+            for s in range(30)
+        ]
+        assert spread(streams) < 1.5 * in_memory + 1

@@ -11,13 +11,13 @@ from scipy import sparse
 from scipy.linalg import eigh
 
 from handful.baselines.cube import cube_sample
-from handful.baselines.stratified import codes, column_of, names_of
+from handful.baselines.stratified import codes, column_of
 from handful.checks import Accepts
 from handful.coreset import SizedSelector
 from handful.options import integer
 from handful.plans import ChooseAgain, inclusion_probabilities
 from handful.running import warn
-from handful.tables import as_array, is_missing, take_rows
+from handful.tables import as_array, is_missing, names_of, take_rows
 
 MAX_COLUMNS = 2000
 """Most columns whose correlations are computed: a matrix of 32 MB, and some seconds for its
@@ -111,7 +111,7 @@ class BalancedCoreset(SizedSelector):
         # their scale changes no draw, and squares of huge ones would be infinite
         weights = sample_weight[present] / sample_weight.max()
         labels = take_rows(y, present)
-        features = self._features(take_rows(X, present), labels)
+        features = self._features(take_rows(X, present), labels, weights)
         most = max(1, self.size // 2)
         balanced = leading_columns(features, weights, most)
         self.n_balanced_ = balanced.shape[1]
@@ -124,7 +124,7 @@ class BalancedCoreset(SizedSelector):
         indices = present[drawn]
         return indices, sample_weight[indices] / probabilities[drawn]
 
-    def _features(self, X, y):
+    def _features(self, X, y, weights):
         """The columns to balance, before any is left out: float array of shape (n, k)."""
         if callable(self.by):
             return _checked_features(self.by(X), X.shape[0])
@@ -136,24 +136,24 @@ class BalancedCoreset(SizedSelector):
                 f"X must be a table, shape (n, d), got shape {tuple(X.shape)}: give a function, "
                 "such as by=lambda X: X.reshape(len(X), -1)."
             )
-        parts = [self._features_of(X, column) for column in self._columns(X)]
+        parts = [self._features_of(X, column, weights) for column in self._columns(X)]
         if y is not None:
             labels = [(repr("y"), as_array(y))]
-            parts.append(combinations(labels, self.size, self.degree))
+            parts.append(combinations(labels, weights, self.size, self.degree))
         no_columns = np.empty((X.shape[0], 0))
         features = np.column_stack([no_columns, *parts])
         _check_n_columns(features.shape[1])
         return features
 
-    def _features_of(self, X, column):
+    def _features_of(self, X, column, weights):
         """What is balanced of a column or of a tuple of columns: float array of shape (n, k)."""
         several = column if _is_several(X, column) else (column,)
         values = [(f"column {one!r}", column_of(X, one)) for one in several]
         if several is column:
-            features = combinations(values, self.size, self.degree)
+            features = combinations(values, weights, self.size, self.degree)
         else:
             [(name, own)] = values
-            features = described(own, self.size, self.degree, name)
+            features = described(own, weights, self.size, self.degree, name)
         is_constant = (features == features[:1]).all()
         is_lost = is_constant and any(codes(one).any() for _, one in values)
         if self.by is not None and is_lost:
@@ -210,19 +210,20 @@ def _check_n_columns(n_columns):
         )
 
 
-def described(values, size, degree, name):
+def described(values, weights, size, degree, name):
     """What is balanced of one column: powers of numbers, or the shares of values, shape (n, k).
 
     Parameters
     ----------
     values : array or column of shape (n,)
+    weights : float array of shape (n,)
     size : int, of the sample
     degree : int, the highest power
     name : str, of the column, for errors
     """
     numbers = _as_numbers(values)
     if numbers is None:
-        return shares(values, size)
+        return shares(values, weights, size)
     if np.isinf(numbers).any():
         raise ValueError(
             f"{name} holds infinity in {np.count_nonzero(np.isinf(numbers)):,} of {len(numbers):,} "
@@ -244,7 +245,7 @@ def described(values, size, degree, name):
     return np.column_stack(columns)
 
 
-def combinations(columns, size, degree):
+def combinations(columns, weights, size, degree):
     """What is balanced of several columns together, and of classes: shape (n, k).
 
     The share of each combination of values, and of numbers with more values than that their powers
@@ -253,6 +254,7 @@ def combinations(columns, size, degree):
     Parameters
     ----------
     columns : list of tuples of a name for errors and values of shape (n,)
+    weights : float array of shape (n,)
     size : int, of the sample
     degree : int, the highest power of a number
     """
@@ -265,20 +267,20 @@ def combinations(columns, size, degree):
             numbered = codes(values)
             cells = codes(cells * (numbered.max() + 1) + numbered)
         else:
-            numbers.append(described(values, size, degree, name))
-    features = shares(cells, size)
+            numbers.append(described(values, weights, size, degree, name))
+    features = shares(cells, weights, size)
     for powers in numbers:
         products = features[:, :, None] * powers[:, None, :]
         features = np.column_stack([features, products.reshape(n, -1)])
     return features
 
 
-def shares(values, size):
-    """A column of 0 and 1 for each value that can expect a row of the sample, the others as one:
-    shape (n, k)."""
+def shares(values, weights, size):
+    """A column of 0 and 1 for each value that can expect a row of the sample, by its weight, the
+    others as one: shape (n, k)."""
     numbered = codes(values)
-    counts = np.bincount(numbered)
-    is_common = counts * size >= len(numbered)
+    expected = size * np.bincount(numbered, weights) / weights.sum()
+    is_common = expected >= 1 - 1e-9
     own_column = np.cumsum(is_common) - 1
     last_column = np.count_nonzero(is_common)
     place = np.where(is_common, own_column, last_column)[numbered]

@@ -14,7 +14,15 @@ from sklearn.utils.extmath import row_norms
 
 from handful.checks import MAX_SEED, Accepts, check_generator, check_integer, check_rows
 from handful.coreset import SizedSelector
-from handful.distances import centred, draw_along, nearest_centers, sq_distance, sq_distances_to
+from handful.distances import (
+    RELATIVE,
+    centred,
+    draw_along,
+    measured,
+    nearest_centers,
+    sq_distance,
+    sq_distances_to,
+)
 from handful.options import current_word
 from handful.plans import ChooseAgain
 from handful.running import Bar
@@ -141,9 +149,8 @@ def seeds_one_by_one(X, weights, uniform):
         i = int(draw_along(edges, uniform()))
         seed = dense(X[[i]])[0]
         found = sq_norms - 2 * (X @ seed) + sq_norms[i]
-        is_same = found <= rounding + rounding[i]
-        found[is_same] = 0.0
-        found[i] = 0.0
+        near = np.flatnonzero(found < (rounding + rounding[i]) / RELATIVE)
+        found[near] = measured(X, seed[None], near, np.zeros(len(near), dtype=np.intp))
         yield i, found
         np.minimum(closest, found, out=closest)
         edges = np.cumsum(weights * closest)

@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from handful.checks import Accepts
 from handful.coreset import SizedSelector
 from handful.running import warn
-from handful.tables import as_array, canonical, is_missing
+from handful.tables import as_array, canonical, is_missing, names_of
 
 
 class StratifiedCoreset(SizedSelector):
@@ -188,13 +188,6 @@ def codes(values):
         return np.array(numbers, dtype=np.intp)
     _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]
-
-
-def names_of(X):
-    """The names of the columns of a frame; an empty list of what has none."""
-    # arrow's word, and that of other frames
-    names = getattr(X, "column_names", getattr(X, "columns", None))
-    return [] if names is None else list(names)
 
 
 def column_of(X, by):

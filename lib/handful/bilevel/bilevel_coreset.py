@@ -196,8 +196,7 @@ class BilevelCoreset(Selector):
             classes=problem.classifies,
             penalised=self.outer_penalty,
         )
-        if isinstance(problem, LinearProblem):
-            rows = problem.near_zero(rows)
+        rows = problem.near_zero(rows)
         weighted = weighting != "equal" or isinstance(strategy, Regularised)
         model = problem.model(rows, rng, ihvp=ihvp, weighted=weighted)
         candidates = np.flatnonzero(sample_weight)

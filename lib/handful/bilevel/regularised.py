@@ -27,7 +27,9 @@ class Regularised(Strategy):
     sqrt(w_i)``; the step's length, which the paper leaves open, is found by backtracking. beta
     starts where its slope is a hundredth of the implicit gradient's spread (the paper: at a small
     value) and is doubled when the number of positive weights plateaus. At the step that crosses
-    size m, the m largest weights stay and are optimised once more without penalty.
+    size m, the m largest weights stay, the largest of each class among them, and are optimised
+    once more without beta. Until then the outer loss is that of the paper, without the penalty of
+    the problem.
 
     Parameters
     ----------
@@ -65,13 +67,13 @@ class Regularised(Strategy):
             if len(model) == size:
                 weights = final_weights(model, max_iter=self.polish_max_iter)
             else:
-                [(_, _, weights)] = self.path(model, [size], watch=watch)
+                [(_, _, weights)] = self.path(model, [size], labels=labels, watch=watch)
         except KeyboardInterrupt:
             model.set_rows(sorted(model.indices)[:size])
             raise
         return None if weighting == "equal" else weights
 
-    def path(self, model, sizes, *, watch=None):
+    def path(self, model, sizes, *, labels=None, watch=None):
         """Weights of every size in `sizes`, from the largest on, along one run of the algorithm.
 
         Parameters
@@ -79,6 +81,7 @@ class Regularised(Strategy):
         model : Model that holds all rows that may be chosen; at each size it is left with the
             chosen ones
         sizes : list of int
+        labels : class of every row as an integer, or None
         watch : function of the number of positive weights, called after every step, or None
 
         Yields
@@ -88,6 +91,9 @@ class Regularised(Strategy):
         rows = np.sort(model.indices)
         n = len(rows)
         zero = self.threshold / len(rows)
+        has_penalty = model.data.penalised
+        # With the penalty the loss has no slope at the start, equal weights of all rows.
+        model.count_penalty(False)
         descent = Descent(partial(_on_all, model, rows), np.full(n, 1.0 / n))
         todo = sorted(set(sizes), reverse=True)
         history = []
@@ -117,16 +123,24 @@ class Regularised(Strategy):
                 beta = 2.0 * beta
                 continue
             while todo and support(descent.w) <= todo[0]:
-                yield self._snapshot(model, rows, before, todo.pop(0))
+                yield self._snapshot(model, rows, before, todo.pop(0), labels, has_penalty)
                 if not todo:
                     return
                 # the model was used for something else
+                model.count_penalty(False)
                 descent.value, descent.slope = descent.evaluate(descent.w)
         for size in todo:
-            yield self._snapshot(model, rows, descent.w, size)
+            yield self._snapshot(model, rows, descent.w, size, labels, has_penalty)
 
-    def _snapshot(self, model, rows, w, size):
-        places = np.sort(np.argsort(-w, kind="stable")[:size])
+    def _snapshot(self, model, rows, w, size, labels, has_penalty):
+        model.count_penalty(has_penalty)
+        order = np.argsort(-w, kind="stable")
+        if labels is not None:
+            # No class is lost where there is room for all.
+            _, first = np.unique(labels[rows[order]], return_index=True)
+            first = first[:size]
+            order = np.concatenate([order[first], np.delete(order, first)])
+        places = np.sort(order[:size])
         model.set_rows(rows[places])
         c = np.maximum(w[places], 0.0)
         c = c / c.sum()

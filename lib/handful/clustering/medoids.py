@@ -8,7 +8,7 @@ from handful.baselines.centers import plain_seeds
 from handful.checks import MAX_SEED, Accepts
 from handful.clustering.vcgmm import VCGMM
 from handful.coreset import SizedSelector
-from handful.distances import cell_means, centred, nearest_center, nearest_centers
+from handful.distances import cell_means, centred, nearest_centers
 
 # rows up to which Lloyd's rounds beat a mixture; it takes longer to compile, and then less for each
 # row
@@ -75,7 +75,7 @@ class Medoids(SizedSelector):
 
 def _lloyd(X, weights, centers):
     for _ in range(ROUNDS):
-        label = nearest_center(X, centers)
+        label, _ = nearest_centers(X, centers)
         means, mass = cell_means(X, label, weights, len(centers))
         has_rows = mass[:, None] > 0
         centers = np.where(has_rows, means, centers)

@@ -7,11 +7,20 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 
-from handful.checks import as_generator, check_in_memory, check_sample_weight
+from handful.checks import accepts_of, as_generator, check_in_memory, check_sample_weight
 from handful.forms import check_form, kind_of_labels, type_of
 from handful.options import Count, Options, check_options, restored
 from handful.parts import check_selector, choose
-from handful.tables import as_array, canonical, is_table, missing, readable, row_array, take_rows
+from handful.tables import (
+    as_array,
+    canonical,
+    is_table,
+    missing,
+    names_of,
+    readable,
+    row_array,
+    take_rows,
+)
 from handful.types import Seed
 
 
@@ -154,12 +163,13 @@ class ReplayBuffer(Options):
         if len(X) == 0:
             raise ValueError("the task has no rows: there is nothing to remember of it.")
         _check_labels(y, len(X))
-        columns = getattr(X, "columns", None)
+        columns = names_of(X) or None
         if memories:
             form = _form(memories[0].X, memories[0].y, self._columns)
             check_form(form, _form(X, y, columns), "the task", "the memory")
         if view is None:
-            view = as_array(X).reshape(len(X), -1)
+            is_frame = columns is not None and not accepts_of(self.selector).values
+            view = X if is_frame else as_array(X).reshape(len(X), -1)
         else:
             view = _check_view(view, len(X))
         if not hasattr(self, "rng_"):

@@ -127,11 +127,11 @@ def network_views(model, X, y=None, *, head=None, batch_size=1000):
         raise ValueError("the model did not use the layer `head`.")
     outputs = as_array(torch.cat(logits))
     # of one logit a model may give a vector
-    width = outputs.shape[-1] if outputs.ndim > 1 else 1
-    if width != head.out_features:
+    outputs = outputs.reshape(len(outputs), -1)
+    if outputs.shape[1] != head.out_features:
         raise ValueError(
-            f"the model has {width} outputs and the layer `head` {head.out_features}: say which "
-            "linear layer gives the logits."
+            f"the model has {outputs.shape[1]} outputs and the layer `head` {head.out_features}: "
+            "say which linear layer gives the logits."
         )
     embeddings = as_array(torch.cat(seen).flatten(1))
     labels = None if y is None else as_array(y)

@@ -13,6 +13,7 @@ from handful.checks import (
     check_dtype,
     check_in_memory,
     check_magnitude,
+    check_same_names,
 )
 from handful.data.registry import Entry
 
@@ -184,8 +185,8 @@ def standardise(X, *others, dtype=np.float64, order="C"):
                 table, dtype=np.float64, input_name=f"others[{i - 1}]" if i else "X"
             )
             check_magnitude(numbers, "standardise: the data", np.float64)
-            # The scaler compares the names of the columns of frames.
-            tables[i] = table if hasattr(table, "columns") else numbers
+            tables[i] = numbers
+            check_same_names(X, table)
     scaler = StandardScaler().fit(tables[0])
     return tuple(
         None if a is None else np.asarray(scaler.transform(a), dtype=dtype, order=order)

@@ -213,7 +213,9 @@ def far_apart(rows, pairs, thetas, size):
         [((theta - thetas) * (slopes - slope)).sum(1) for theta, slope in zip(thetas, slopes)]
     )
     n_l2 = sum(l1 == 0 for l1, _ in pairs)
-    matched = [0, n_l2 - 1, n_l2, len(pairs) - 1]
+    last = len(pairs) - 1
+    # where no l1 leaves a coefficient there are those of l2 alone
+    matched = [0, n_l2 - 1, min(n_l2, last), last]
     while len(matched) < size:
         matched.append(int(apart[matched].min(0).argmax()))
     distance = apart[matched].min(0)

@@ -22,7 +22,7 @@ from handful.models.links import LinearModel
 from handful.models.newton import bordered
 from handful.models.problem import Problem, check_problem, has_losses
 from handful.scales import moments
-from handful.tables import as_array
+from handful.tables import as_array, holds_integers
 
 # Functions get a power of two rows, at least so many: few shapes for a compiler.
 LEAST_ROWS = 256
@@ -105,9 +105,7 @@ class Likelihood:
     def columns(self, X):
         """Rows of X as the methods take them: for a function integers stay integers."""
         X = np.asarray(X)
-        if X.dtype.kind == "i":
-            return X
-        return X.astype(float, copy=False)
+        return X.astype(np.int64 if holds_integers(X) else float, copy=False)
 
     def values(self, theta, X, y):
         """Log-likelihoods, shape (rows, K), at parameters of shape (K, p)."""

@@ -67,7 +67,7 @@ from handful.options import Count, Positive
 from handful.plans import Plan
 from handful.rows import Rows
 from handful.running import one_blas_thread, tell_once, warn
-from handful.tables import dense, join_rows, take_rows
+from handful.tables import dense, holds_integers, join_rows, take_rows
 from handful.types import Seed, Table
 
 # Where a smaller share of these draws counts, the posterior is not the pilot's, and draws of a
@@ -489,6 +489,7 @@ class MatchedCoreset(Selector):
     def _check_input(self, X, y, sample_weight):
         reset = not hasattr(self, "indices_")
         takes_columns = callable(self.problem)
+        given = X
         if takes_columns and np.ndim(y) == 2 and np.shape(y)[1] > 1:
             # A function may take several numbers a row, such as a time and an event.
             check_labels(y)
@@ -503,7 +504,8 @@ class MatchedCoreset(Selector):
             return X, y, weights
         check_magnitude(X, "X", np.float64)
         # One layout, one rounding.
-        return np.ascontiguousarray(X), y, weights
+        dtype = np.int64 if takes_columns and holds_integers(given) else None
+        return np.ascontiguousarray(X, dtype), y, weights
 
     def _select_one_class(self, X, sample_weight, rng):
         # What such rows say of a model hangs on the classes beside theirs.
@@ -1123,8 +1125,8 @@ def _sides_of_block(block, classifier):
     weight = block.weight
     if y is not None:
         check_labels(y, several=classifier is None, of=classifier)
-        if classifier is not None:
-            y = Labels.of(np.ravel(y), weight > 0)
+        # A column of a frame is asked by its labels, an array by places.
+        y = as_array(y) if classifier is None else Labels.of(np.ravel(y), weight > 0)
     return y, None if (weight == 1).all() else weight
 
 

@@ -174,6 +174,10 @@ class Model:
     def __len__(self):
         return len(self.indices)
 
+    def count_penalty(self, counts):
+        """Decide whether the outer loss has the problem's penalty, too."""
+        self.data = replace(self.data, penalised=counts)
+
     # The chosen rows.
 
     def add_rows(self, indices):

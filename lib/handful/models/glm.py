@@ -144,8 +144,11 @@ class GLM(Model):
         if self.problem.fit_intercept and not self.problem.penalise_intercept:
             # positive where every mean is 0 or 1 to rounding
             self.penalty[-1] *= 1e-14
-        # that of the outer loss
-        self.outer_penalty = self.data.penalised * self.penalty
+
+    @property
+    def outer_penalty(self):
+        """The penalty of the outer loss on each column of the design, shape (p, 1)."""
+        return self.data.penalised * self.penalty
 
     def drop_rows(self, gone):
         """As `Model.drop_rows`; a span of many more rows than there are is built anew, and without

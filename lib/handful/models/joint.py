@@ -80,6 +80,11 @@ class Joint(Problem):
         for problem in self._problems:
             problem.check_targets(y, dtype)
 
+    def near_zero(self, rows):
+        """As `Problem.near_zero`, where both problems move their rows, and so in the same way."""
+        moved = [problem.near_zero(rows) for problem in self._problems]
+        return rows if any(one is rows for one in moved) else moved[0]
+
     def model(self, rows, rng, **options):
         """As `Problem.model`: a `JointModel`."""
         models = [problem.model(rows, rng, **options) for problem in self._problems]
@@ -120,6 +125,11 @@ class JointModel(Model):
     def indices(self):
         """As in `Model`."""
         return self.models[0].indices
+
+    def count_penalty(self, counts):
+        """As `Model.count_penalty`, of both models."""
+        self._each("count_penalty", counts)
+        self.data = self.models[0].data
 
     def check_memory(self, s):
         self._each("check_memory", s)

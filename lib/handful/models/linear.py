@@ -98,11 +98,15 @@ class LinearProblem(Problem):
         """As `Problem.check_targets`; ValueError for huge targets, too."""
         check_magnitude(self.encode(y), "y", dtype)
 
+    @property
+    def _is_free(self):
+        # Whether the intercept takes up what columns and targets are moved by.
+        return self.fit_intercept and not self.penalise_intercept
+
     def near_zero(self, rows: Any) -> Any:
-        """The same `OuterRows`, dense columns far from zero moved to their mean, where that changes
-        nothing but the intercept."""
-        is_free = self.fit_intercept and not self.penalise_intercept
-        if sparse.issparse(rows.X) or not is_free:
+        """As `Problem.near_zero`, dense columns moved where that changes nothing but the
+        intercept."""
+        if sparse.issparse(rows.X) or not self._is_free:
             return rows
         blocks = gen_batches(len(rows.X), MOMENT_ROWS)
         shift = centers(merged([moments(rows.X[block], rows.share[block]) for block in blocks]))
@@ -289,6 +293,14 @@ class LeastSquares(LinearProblem):
         """Targets as a column of float64; ValueError unless they are numbers whose squares do not
         overflow."""
         return check_vector(y, "y", of_words=OF_CLASSES)[:, None]
+
+    def near_zero(self, rows: Any) -> Any:
+        """As `LinearProblem.near_zero`, of the targets too."""
+        rows = super().near_zero(rows)
+        if not self._is_free:
+            return rows
+        targets = check_vector(rows.y, "y", of_words=OF_CLASSES)
+        return replace(rows, y=targets - rows.share @ targets)
 
 
 class Poisson(LinearProblem):

@@ -191,7 +191,8 @@ class Network(Problem):
             raise ValueError(
                 f"a loss of your own takes numbers as y, got {y.dtype}: encode the labels."
             )
-        return y.astype(np.float32) if y.dtype.kind == "f" else y
+        # Small integers would wrap where a loss asks for 2 * y - 1.
+        return y.astype({"f": np.float32, "b": bool}.get(y.dtype.kind, np.int64))
 
     def model(self, rows, rng, *, ihvp=None, weighted=False):
         """An empty `NetworkModel`."""

@@ -109,6 +109,11 @@ class Problem(Options):
         """
         return GenericModel(self, rows.encoded(self), rng, ihvp)
 
+    def near_zero(self, rows):
+        """The same `OuterRows`, or rows nearer to zero, where more digits are left, if that changes
+        no choice of rows."""
+        return rows
+
     def start(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Parameters from which the first inner problem is solved, shape (p,); zeros, one for each
         column of X."""

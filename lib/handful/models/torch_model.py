@@ -296,6 +296,12 @@ def _tensor(array):
     if array is None:
         return None
     array = np.asarray(array)
-    dtype = np.float64 if array.dtype.kind == "f" else array.dtype
-    own = np.array(array, dtype=dtype)
-    return torch.from_numpy(own)
+    kind = array.dtype.kind
+    if kind not in "biuf":
+        raise ValueError(
+            f"a loss in torch takes numbers, got {array.dtype}: turn the labels into numbers in "
+            "the problem's `encode`."
+        )
+    # Small integers would wrap where a loss asks for 2 * y - 1.
+    dtype = {"f": np.float64, "b": bool}.get(kind, np.int64)
+    return torch.from_numpy(np.array(array, dtype=dtype))

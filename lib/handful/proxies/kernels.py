@@ -3,6 +3,7 @@
 from abc import abstractmethod
 
 import numpy as np
+from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import euclidean_distances
 
 from handful.checks import check_rows
@@ -10,6 +11,8 @@ from handful.options import Options, Positive, check_options
 from handful.tables import readable
 
 DTYPES = [np.float64, np.float32]
+# Of the exponent of a kernel; beyond it distances are summed over differences, which is slow.
+MOST_ROUNDING = 1e-12
 
 
 def flattened(X):
@@ -133,7 +136,14 @@ class RBF(Kernel):
         left = X - center
         right = left if Y is X else Y - center
         gamma = 1 / X.shape[1] if self.gamma is None else self.gamma
-        K = euclidean_distances(left, right, squared=True)
+        squares = [np.square(rows).sum(axis=1) for rows in (left, right)]
+        largest = np.concatenate(squares).max()
+        rounding = gamma * largest * np.finfo(np.float64).eps
+        if rounding > MOST_ROUNDING:
+            # and so they would where a few rows lie far away
+            K = cdist(X, Y, "sqeuclidean")
+        else:
+            K = euclidean_distances(left, right, squared=True)
         K = K.astype(X.dtype, copy=False)
         K *= -gamma
         return np.exp(K, out=K)

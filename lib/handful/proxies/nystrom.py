@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from handful.blocks import by_blocks
 from handful.checks import as_generator, check_in_memory, validate_data
+from handful.code_hash import code_hash
 from handful.options import Count, Options, all_or_nothing, check_options, number
 from handful.proxies.kernels import DTYPES, Kernel, flattened
 from handful.running import Bar
@@ -176,17 +177,20 @@ def kernel_blocks(kernel, X, Y, *, cache=None, verbose=False):
         for start in range(0, len(X), BLOCK):
             rows = slice(start, min(start + BLOCK, len(X)))
             try:
-                yield rows, block_of(kernel, X[rows], Y)
+                code = code_hash(kernel) if cache else None
+                block = block_of(kernel, X[rows], Y, code)
             except pickle.PicklingError as error:
                 raise ValueError(
                     f"{kernel} cannot be told from other kernels, so its values cannot be kept in "
                     "a cache: give RBF() "
                     "or a function of a module, for example, or cache=None."
                 ) from error
+            yield rows, block
             bar.update(rows.stop - rows.start)
 
 
-def _block(kernel, X, Y):
+def _block(kernel, X, Y, code):
+    # `code` tells joblib, which goes by names, that a kernel of the same name is another one.
     block = np.asarray(kernel(X, Y))
     if block.shape != (len(X), len(Y)):
         raise ValueError(

@@ -3,12 +3,11 @@
 from dataclasses import KW_ONLY
 
 import numpy as np
-from sklearn.metrics import pairwise_distances_argmin_min
 
 from handful.baselines.centers import plain_seeds
 from handful.checks import MAX_SEED, Accepts
 from handful.coreset import SizedSelector
-from handful.distances import centred
+from handful.distances import centred, nearest_centers
 from handful.options import Count
 from handful.plans import DrawShares
 from handful.sensitivity.weighted_draws import multinomial_draw
@@ -36,7 +35,7 @@ def rough_centers(X, weights, n_components, *, rng):
     for _ in range(N_STARTS):
         seed = int(rng.integers(MAX_SEED))
         centers = X[plain_seeds(X, weights, k, seed)]
-        nearest, sq_dist = pairwise_distances_argmin_min(X, centers, metric="sqeuclidean")
+        nearest, sq_dist = nearest_centers(X, centers)
         cost = weights @ sq_dist
         if least is None or cost < least:
             least = cost

@@ -4,16 +4,16 @@ from dataclasses import KW_ONLY
 
 import numpy as np
 from scipy import sparse
-from sklearn.metrics import pairwise_distances, pairwise_distances_argmin
 from sklearn.utils import ClassifierTags
 
 from handful.baselines.centers import plain_seeds
 from handful.checks import MAX_SEED, Accepts, signed_labels
 from handful.coreset import SizedSelector
-from handful.distances import cell_means
+from handful.distances import cell_means, nearest_centers, sq_distances
 from handful.options import Count, Positive
 from handful.plans import DrawShares
 from handful.svm.interior_point import with_ones
+from handful.tables import dense
 
 
 def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
@@ -41,11 +41,11 @@ def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
     seed = int(rng.integers(MAX_SEED))
     k = min(n_clusters, n)
     centers = Z[plain_seeds(Z, weights, k, seed)]
-    nearest = pairwise_distances_argmin(Z, centers)
+    nearest, _ = nearest_centers(Z, dense(centers))
     _, label = np.unique(nearest, return_inverse=True)
     k = label.max() + 1
     means, mass = cell_means(Z, label, weights, k)
-    distances = pairwise_distances(Z, means)  # (n, k)
+    distances = np.sqrt(sq_distances(Z, means))  # (n, k)
     loss = mass * np.exp(-radius * distances)
     # A point's own cluster counts without the point, which moves the mean away from it by mass /
     # rest.

@@ -1,6 +1,7 @@
 """`StreamMemory`: what merge and reduce and the reservoirs share: checks of the input, and the rows
 they hold."""
 
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -25,7 +26,7 @@ from handful.options import Options, check_options, restored
 from handful.parts import check_part, check_selector, reduced
 from handful.rows import Rows
 from handful.running import warn
-from handful.tables import as_array, is_numeric
+from handful.tables import as_array, frame_like, is_numeric, names_of
 from handful.types import Table
 
 # These options cannot change between the chunks of a stream.
@@ -210,7 +211,7 @@ class StreamMemory(Options):
         self._began_with = self._fixed()
         self.seed_ = int(as_generator(self.random_state).integers(2**32))
         self.n_seen_ = self.n_reductions_ = 0
-        self._form = self._top = self._classes = None
+        self._form = self._top = self._classes = self._frame = None
         self._mass = 0.0
 
     def _fixed(self):
@@ -247,6 +248,9 @@ class StreamMemory(Options):
         """X as an array or CSR matrix, and y as an array, both of what the stream accepts."""
         check_has_y(self, y)
         first = not hasattr(self, "n_features_in_")
+        if self._form is None and names_of(X) and not self._accepts.values:
+            # without rows
+            self._frame = X[:0]
         if self._accepts.values or is_numeric(X):
             X, y = self._checked_numbers(X, y, first)
         else:
@@ -310,9 +314,10 @@ class StreamMemory(Options):
     def _reduce(self, nodes, level, index):
         if sum(map(len, nodes)) > self.size:
             self.n_reductions_ += 1
-        return reduced(
-            nodes, self._chooser(), self.size, np.random.default_rng([self.seed_, level, index])
-        )
+        rng = np.random.default_rng([self.seed_, level, index])
+        # What takes words and categories may ask for columns by their names.
+        seen_as = None if self._frame is None else partial(frame_like, self._frame)
+        return reduced(nodes, self._chooser(), self.size, rng, seen_as)
 
 
 def _checked_weight(sample_weight, n):

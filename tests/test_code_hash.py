@@ -1,0 +1,143 @@
+"""Hashes of functions tell apart what they do, and nothing else."""
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from functools import lru_cache, partial
+
+import numpy as np
+import pytest
+from handful.code_hash import code_hash
+from handful.models import Problem
+from numba import njit
+
+FACTOR = 2.0
+
+
+def plain(x):
+    return FACTOR * x
+
+
+def in_a_comprehension(x):
+    return [FACTOR * value for value in x]
+
+
+def in_a_generator(x):
+    return sum(FACTOR * value for value in x)
+
+
+def in_a_lambda(x):
+    return (lambda value: FACTOR * value)(x)
+
+
+def in_a_nested_function(x):
+    def inner(value):
+        return FACTOR * value
+
+    return inner(x)
+
+
+def by_another(x):
+    return in_a_comprehension(x)
+
+
+def by_itself(x, depth=2):
+    return by_itself(x, depth - 1) if depth else plain(x)
+
+
+@lru_cache
+def remembered(x):
+    return FACTOR * x
+
+
+class Scaler:
+    def __call__(self, x):
+        return [FACTOR * value for value in x]
+
+    def scaled(self, x):
+        return self(x)
+
+    @property
+    def factor(self):
+        return FACTOR
+
+    @classmethod
+    def of(cls, x):
+        return FACTOR * x
+
+
+class Own(Problem):
+    def loss(self, theta, x, y):
+        return FACTOR * theta
+
+
+READERS = [
+    plain,
+    in_a_comprehension,
+    in_a_generator,
+    in_a_lambda,
+    in_a_nested_function,
+    by_another,
+    by_itself,
+    remembered,
+    njit(plain),
+    Scaler(),
+    Scaler().scaled,
+    Scaler.of,
+    partial(plain),
+    partial(map, in_a_lambda),
+]
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["the function", "what it is given"])
+@pytest.mark.parametrize("reader", [*READERS, Own(), Scaler], ids=repr)
+def test_a_variable_that_is_read_anywhere_within_tells_functions_apart(reader, given, monkeypatch):
+    def found():
+        return code_hash(max, {"of": [reader]}) if given else code_hash(reader)
+
+    first = found()
+    assert found() == first
+    monkeypatch.setitem(globals(), "FACTOR", 3.0)
+    assert found() != first
+    monkeypatch.setitem(globals(), "FACTOR", 2.0)
+    assert found() == first
+
+
+def test_new_code_under_an_old_name_is_another_function():
+    hashes = set()
+    for source in ("x", "-x", "x + 1"):
+        scope = {"__name__": "a_script"}
+        exec(f"def f(x): return {source}\nclass A:\n  def f(self, x): return {source}", scope)
+        hashes |= {code_hash(scope["f"]), code_hash(scope["A"]().f), code_hash(max, scope["A"]())}
+    assert len(hashes) == 3 * 3
+
+
+def test_places_in_a_file_do_not_count_but_values_do():
+    here = lambda x: x in {"red", "green", "blue"}  # noqa: E731
+    # the same on another line
+    there = lambda x: x in {"red", "green", "blue"}  # noqa: E731
+    there.__qualname__ = here.__qualname__
+    assert code_hash(here) == code_hash(there)
+    data = np.arange(6.0)
+    assert code_hash(plain, data) == code_hash(plain, data.copy())
+    assert code_hash(plain, data) != code_hash(plain, data[::-1])
+
+
+def test_what_cannot_be_pickled_is_an_error():
+    lock = threading.Lock()
+    with pytest.raises(pickle.PicklingError):
+        code_hash(lambda: lock)
+
+
+def test_the_hash_is_that_of_any_process():
+    code = (
+        "from handful.code_hash import code_hash\n"
+        "print(code_hash(lambda x: x in {'red', 'green', 'blue', 'black'}))"
+    )
+    found = set()
+    for seed in "12":
+        environment = os.environ | {"PYTHONHASHSEED": seed}
+        found.add(subprocess.check_output([sys.executable, "-c", code], env=environment))
+    assert len(found) == 1
