@@ -448,3 +448,32 @@ def test_words_of_a_frame_of_any_library_are_told_by_their_column(of_library, rn
     }[of_library]()
     with pytest.raises(ValueError, match="Column 'g' of X holds words: encode them as numbers"):
         KCenter(5).fit(made)
+
+
+@pytest.mark.parametrize("with_gaps", [False, True])
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.date_range("2020", periods=30),
+        pd.timedelta_range("1h", periods=30),
+        pd.period_range("2020-01", periods=30, freq="M"),
+    ],
+    ids=["dates", "times", "periods"],
+)
+def test_dates_and_times_are_named_with_a_line_that_makes_numbers(column, with_gaps, rng):
+    X = pd.DataFrame({"a": rng.normal(size=30), "when": column})
+    if with_gaps:
+        X["gaps"] = pd.array([1, None] * 15, dtype="Int64")
+    with pytest.raises(ValueError, match="Column 'when' of X holds dates or times") as caught:
+        KCenter(5).fit(X)
+    line = re.search("for example (.*), or leave", str(caught.value)).group(1)
+    X["when"] = eval(line)
+    assert X["when"].is_monotonic_increasing
+    KCenter(5).fit(X[["a", "when"]])
+
+
+def test_words_beside_a_column_with_gaps_are_named(rng):
+    X = pd.DataFrame({"a": rng.normal(size=30), "word": pd.Categorical(["u", "v"] * 15)})
+    X["gaps"] = pd.array([1, None] * 15, dtype="Int64")
+    with pytest.raises(ValueError, match="Column 'word' of X holds words"):
+        KCenter(5).fit(X)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from functools import lru_cache, partial
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -141,3 +142,28 @@ def test_the_hash_is_that_of_any_process():
         environment = os.environ | {"PYTHONHASHSEED": seed}
         found.add(subprocess.check_output([sys.executable, "-c", code], env=environment))
     assert len(found) == 1
+
+
+def test_what_is_read_of_a_module_of_ones_own_counts(monkeypatch):
+    own, inner = ModuleType("own"), ModuleType("own.inner")
+    own.inner, inner.outer = inner, own
+    for module in (own, inner):
+        module.SCALE = 1.0
+        exec("def scaled(x): return SCALE * x", vars(module))
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    scope = {"__name__": "a_script", "own": own}
+    sources = {
+        "def f(x): return own.SCALE * x": own,
+        "def f(x): return own.scaled(x)": own,
+        "def f(x): return own.inner.scaled(x)": inner,
+        "def f(x): return own.inner.outer.SCALE * x": own,
+        "def f(x):\n    import own as here\n    return here.scaled(x)": own,
+        "def f(x):\n    from own import scaled\n    return scaled(x)": own,
+    }
+    for source, module in sources.items():
+        exec(source, scope)
+        first = code_hash(scope["f"])
+        assert code_hash(scope["f"]) == first
+        module.SCALE = 2.0
+        assert code_hash(scope["f"]) != first, source
+        module.SCALE = 1.0

@@ -237,12 +237,26 @@ OF_WORDS = (
     "convert string",
     "bytes/strings",
     "NAType",
+    # of a frame with nullable columns
+    "Cannot cast str",
     # boosting libraries' of a frame
     "dtypes must be",
     "dtypes for data must be",
 )
-# The same of dates.
-OF_DATES = ("DateTime64DType", "datetime64", "Timestamp")
+# The same of dates and times.
+OF_DATES = (
+    "DateTime64DType",
+    "TimeDelta64DType",
+    "datetime64",
+    "timedelta64",
+    "Timestamp",
+    "Timedelta",
+    "DatetimeArray",
+    "PeriodArray",
+    "'Period'",
+)
+# How the types of their columns begin.
+DATES = "datetime64", "timedelta64", "period"
 
 
 @contextmanager
@@ -254,10 +268,9 @@ def words_named(X, name="X"):
     except (ValueError, TypeError) as error:
         said = str(error)
         if any(cause in said for cause in OF_DATES) and (dates := _date_columns(X)):
-            first = f"{name}[{dates[0]!r}]"
             raise ValueError(
-                f"{_listed(dates, name)} dates: make numbers of them, for example "
-                f"({first} - {first}.min()).dt.days, or leave them out."
+                f"{_listed(list(dates), name)} dates or times: make numbers of them, for example "
+                f"{_as_number(*next(iter(dates.items())), name)}, or leave them out."
             ) from error
         about_words = any(cause in said for cause in OF_WORDS)
         columns = word_columns(X) if about_words and WORDS_NAMED not in said else []
@@ -282,11 +295,22 @@ def _listed(columns, name):
 
 
 def _date_columns(X):
-    """The names of a frame's columns of dates, a list."""
+    """The names of a frame's columns of dates and times, and their types: a dict."""
     kinds = getattr(X, "dtypes", None)
     if kinds is None or not hasattr(X, "columns"):
-        return []
-    return [name for name, kind in zip(X.columns, kinds) if str(kind).startswith("datetime64")]
+        return {}
+    named = {name: str(kind) for name, kind in zip(X.columns, kinds)}
+    return {name: kind for name, kind in named.items() if kind.startswith(DATES)}
+
+
+def _as_number(column, kind, name):
+    """A line of Python that makes numbers of a column of dates or times."""
+    own = f"{name}[{column!r}]"
+    if kind.startswith("timedelta64"):
+        return f"{own}.dt.total_seconds()"
+    if kind.startswith("period"):
+        own = f"{own}.dt.start_time"
+    return f"({own} - {own}.min()).dt.days"
 
 
 @contextmanager

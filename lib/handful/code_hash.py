@@ -85,11 +85,29 @@ def _is_own(module):
 
 
 def _read_by(function):
-    """What a function reads beside its arguments: its defaults, and variables around it by name."""
+    """What a function reads beside its arguments: its defaults, variables around it by name, and
+    those of the modules among them."""
     around = function.__globals__
-    read = {name: around[name] for name in sorted(_names(function.__code__)) if name in around}
+    names = sorted(_names(function.__code__))
+    read = {name: around[name] for name in names if name in around}
+    read |= getclosurevars(function).nonlocals
+    # also those that the function imports itself
+    modules = [*read.values(), *map(sys.modules.get, names)]
     defaults = function.__defaults__, function.__kwdefaults__
-    return defaults, read | getclosurevars(function).nonlocals
+    return defaults, read, _of_modules(names, modules)
+
+
+def _of_modules(names, modules):
+    """What the user's own modules, and those in them, hold under some names: a dict by module."""
+    found = {}
+    for module in modules:
+        is_new = isinstance(module, ModuleType) and module.__name__ not in found
+        if is_new and _is_own(module.__name__):
+            held = {name: vars(module)[name] for name in names if name in vars(module)}
+            found[module.__name__] = held
+            # which the loop comes to
+            modules.extend(held.values())
+    return found
 
 
 def _names(code):

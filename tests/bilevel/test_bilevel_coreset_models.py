@@ -697,3 +697,15 @@ def test_a_joint_problem_moves_rows_only_where_both_do(rng):
     moved = Joint(free, LeastSquares(1.0)).near_zero(rows)
     assert abs(moved.X.mean(axis=0)).max() < 1e-8
     assert abs(moved.y.mean()) < 1e-8
+
+
+@pytest.mark.parametrize("offset", [0.0, 10.0, 1e4])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("other", [Logistic(), Poisson()], ids=str)
+def test_problems_of_other_targets_go_together_whatever_the_columns(other, turned, offset, rng):
+    X = rng.normal(size=(600, 3))
+    y = (rng.poisson(1, 600) > 1).astype(int)
+    parts = (other, LeastSquares()) if turned else (LeastSquares(), other)
+    near = BilevelCoreset(Joint(*parts), size=10, random_state=0).fit(X, y)
+    far = BilevelCoreset(Joint(*parts), size=10, random_state=0).fit(X + offset, y)
+    assert len(np.intersect1d(near.indices_, far.indices_)) >= 9

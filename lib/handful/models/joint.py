@@ -1,7 +1,9 @@
 """Several models trained on the same rows (Section 4.4)."""
 
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, replace
 from typing import Any
+
+import numpy as np
 
 from handful.models.base import Model
 from handful.models.problem import Problem, check_problem
@@ -81,9 +83,13 @@ class Joint(Problem):
             problem.check_targets(y, dtype)
 
     def near_zero(self, rows):
-        """As `Problem.near_zero`, where both problems move their rows, and so in the same way."""
+        """As `Problem.near_zero`, where both problems move their rows; the targets only where they
+        move them alike, as a regression does and a classification does not."""
         moved = [problem.near_zero(rows) for problem in self._problems]
-        return rows if any(one is rows for one in moved) else moved[0]
+        if any(one is rows for one in moved):
+            return rows
+        (a, b) = moved
+        return a if np.array_equal(a.y, b.y) else replace(a, y=rows.y)
 
     def model(self, rows, rng, **options):
         """As `Problem.model`: a `JointModel`."""

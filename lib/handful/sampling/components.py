@@ -68,7 +68,8 @@ def _check_component(j, total, least, tolerance, uniform):
     if least == 0 and not uniform:
         raise ValueError(
             f"component {j} gives a point probability zero, and no uniform component reaches it; "
-            "leave uniform=True."
+            "leave such points out, drawing among np.flatnonzero(probabilities), or leave "
+            "uniform=True, which draws all points."
         )
 
 
