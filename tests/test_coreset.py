@@ -265,3 +265,11 @@ def test_what_is_taken_of_files_stands_where_it_was_given(tmp_path, rng):
     assert none is None
     np.testing.assert_array_equal(rows, X[few.indices])
     np.testing.assert_array_equal(own, w[few.indices])
+
+
+def test_a_selector_refuses_items_of_other_data():
+    chosen = UniformCoreset(5, random_state=0).fit(np.zeros((30, 1)))
+    assert len(chosen.subset(TensorDataset(torch.zeros(30)))) == 5
+    for n in (29, 31):
+        with pytest.raises(ValueError, match=f"fit saw 30 rows, but got {n} rows"):
+            chosen.subset(TensorDataset(torch.zeros(n)))

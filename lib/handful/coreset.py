@@ -321,16 +321,22 @@ class Selector(Options):
                 if hasattr(a, "__len__")
                 else self.n_samples_fit_
             )
-            if n != self.n_samples_fit_:
-                raise ValueError(
-                    f"fit saw {self.n_samples_fit_} rows, but got {n} rows: take from the data it "
-                    "was fitted on."
-                )
+            self._check_n_samples(n)
         return coreset.take(X, *arrays)
 
     def subset(self, dataset: Any) -> Any:
-        """Shorthand for ``self.coreset_.subset(dataset)``."""
-        return self.coreset_.subset(dataset)
+        """``self.coreset_.subset(dataset)``; ValueError for another number of items than `fit` saw
+        rows."""
+        coreset = self.coreset_
+        self._check_n_samples(len(dataset))
+        return coreset.subset(dataset)
+
+    def _check_n_samples(self, n):
+        if n != self.n_samples_fit_:
+            raise ValueError(
+                f"fit saw {self.n_samples_fit_} rows, but got {n} rows: take from the data it was "
+                "fitted on."
+            )
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

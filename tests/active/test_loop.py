@@ -397,3 +397,15 @@ def test_a_class_may_be_called_skip():
     for button, value in zip(buttons(LabellingPanel(loop, SOUND, 8000)), ("skip", "(skip)", SKIP)):
         button.value = value
     assert loop.answers == {0: "skip", 1: "(skip)", 2: None}
+
+
+@pytest.mark.parametrize("classes", [[0, 1], [0.0, 1.0], [False, True]])
+@pytest.mark.parametrize("answer", [1, 1.0, True, np.float64(1), np.True_, np.int8(1)])
+def test_an_answer_that_equals_a_class_is_that_class(classes, answer):
+    loop = ActiveLoop(in_order, n_pool=7, classes=classes, batch_size=3)
+    [first, *_] = loop.next()
+    loop.label(first, answer)
+    assert type(loop.answers[first]) is type(classes[1])
+    for wrong in (2, "1", 0.5):
+        with pytest.raises(ValueError, match="label must be one of"):
+            loop.label(first, wrong)

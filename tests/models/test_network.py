@@ -420,7 +420,7 @@ def test_a_loss_of_labels_is_the_same_whatever_holds_them(dtype, rng):
     y = (X[:, 0] + 0.3 * rng.normal(size=300) > 0).astype(np.int64)
 
     def chosen(problem, labels):
-        return BilevelCoreset(problem, size=8, random_state=0).fit(X, labels).indices_
+        return BilevelCoreset(problem, size=12, random_state=0).fit(X, labels).indices_
 
     net = torch.nn.Linear(4, 1)
     config = TrainConfig(n_steps=20)
@@ -437,3 +437,20 @@ def test_labels_that_torch_cannot_hold_are_named():
     X = np.random.default_rng(0).normal(size=(60, 4))
     with pytest.raises(ValueError, match="turn the labels into numbers in the problem's `encode`"):
         BilevelCoreset(Margin(), size=8).fit(X, np.array(["no", "yes"] * 30))
+
+
+@pytest.mark.parametrize("labels", [np.int64, bool, np.uint8])
+def test_a_loss_of_floats_says_what_it_takes(labels, rng):
+    X = rng.normal(size=(80, 4))
+    y = (X[:, 0] > 0).astype(labels)
+
+    def loss(outputs, y):
+        return torch.nn.functional.binary_cross_entropy_with_logits(
+            outputs[:, 0], y, reduction="none"
+        )
+
+    problem = Network(torch.nn.Linear(4, 1), loss=loss, train=TrainConfig(n_steps=5))
+    with pytest.raises(ValueError, match=r"loss must take outputs.* takes y.astype\(float\)"):
+        BilevelCoreset(problem, size=12, random_state=0).fit(X, y)
+    chosen = BilevelCoreset(problem, size=12, random_state=0).fit(X, y.astype(float))
+    assert len(chosen.indices_) == 12

@@ -364,6 +364,22 @@ def test_oldest_slots_are_used_again_and_new_transitions_start_with_the_greatest
     assert replay.n == 5
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1.0])
+def test_new_transitions_start_alike_in_any_unit_of_the_errors(scale):
+    replay = PrioritizedReplay(
+        60, batch_size=10, components=[(0.9, 1e-9 * scale)], mixture_weights=[1, 0], random_state=0
+    )
+    replay.add(50)
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        replay.sample()
+        replay.update(scale * (1 + rng.random(10)))
+    replay.add(10)
+    share = replay.probabilities[50:].sum()
+    # those of 1.5 on average, these of 2
+    assert share == pytest.approx(10 * 2**0.9 / (10 * 2**0.9 + 50 * 1.5**0.9), abs=0.01)
+
+
 def replay_of(capacity, batch_size, seed=0):
     options = dict(components=[(1.0, 0.01)], mixture_weights=[1.0, 0.0])
     return PrioritizedReplay(capacity, batch_size=batch_size, random_state=seed, **options)
@@ -411,13 +427,13 @@ def test_late_errors_reach_the_transitions_they_are_of(seed, capacity, batch_siz
     errors = {}
     holds = {}
     open_batches = []
-    greatest = 1.0
+    seen = []
     n = 0
     for step in range(60):
         if step == 0 or rng.random() < 0.4:
             for slot in replay.add(int(rng.integers(1, capacity + 1))).tolist():
                 holds[slot] = n
-                errors[n] = greatest
+                errors[n] = max(seen, default=1.0)
                 n = n + 1
         indices, weights = replay.sample()
         open_batches.append((indices, weights, [holds[i] for i in indices.tolist()]))
@@ -435,7 +451,7 @@ def test_late_errors_reach_the_transitions_they_are_of(seed, capacity, batch_siz
             replay.update(found, indices, weights.astype(np.float32))
             kept = [t for t in transitions if t in holds.values()]
             errors |= {t: of_transition[t] for t in kept}
-            greatest = max([greatest, *(of_transition[t] for t in kept)])
+            seen += [of_transition[t] for t in kept]
         p = np.array([errors[holds[slot]] + 0.01 for slot in range(replay.n)])
         np.testing.assert_allclose(replay.probabilities, p / p.sum(), rtol=1e-9)
 

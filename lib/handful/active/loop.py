@@ -167,9 +167,7 @@ class ActiveLoop:
             "index", index, least=0, most=self.n_pool - 1, why="it is a point of the pool"
         )
         index = int(index)
-        if label is not None and _key(label) not in self._keys:
-            raise ValueError(f"label must be one of {self.classes} (None to skip), got {label!r}.")
-        label = None if label is None else self.classes[self._keys.index(_key(label))]
+        label = None if label is None else self._class_of(label)
         known = dict(self.answers)
         with self._shared() as save:
             before = self.answers.get(index)
@@ -185,6 +183,15 @@ class ActiveLoop:
                 f"point {index} was answered by another session, {before!r}; the later answer "
                 f"stays, {label!r}.",
             )
+
+    def _class_of(self, label):
+        # The class that an answer names: 1, 1.0 and True are one.
+        if _key(label) in self._keys:
+            return self.classes[self._keys.index(_key(label))]
+        equal = [c for c in self.classes if np.ndim(label) == 0 and c == label]
+        if not equal:
+            raise ValueError(f"label must be one of {self.classes} (None to skip), got {label!r}.")
+        return equal[0]
 
     def run(self, answer, *, n_rounds):
         """Label `n_rounds` batches by a function ``answer(index) -> label``; a batch begun before

@@ -321,7 +321,16 @@ class Network(Problem):
                 f"module must give one tensor with an output for each of {len(X)} rows, got {got}."
             )
         self.check_outputs(outputs, y)
-        losses = self.row_losses(outputs, y)
+        try:
+            losses = self.row_losses(outputs, y)
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, IndexError, TypeError) as error:
+            raise ValueError(
+                f"loss must take outputs, {outputs.dtype} of shape {tuple(outputs.shape)}, and "
+                f"targets, {y.dtype} of shape {tuple(y.shape)}, but fails: {error}. A loss of "
+                "numbers, such as a binary cross-entropy, takes y.astype(float)."
+            ) from error
         if self.loss is not None:
             alone = self.row_losses(outputs[:1], y[:1])
             if not torch.allclose(alone, losses[:1], rtol=1e-2, equal_nan=True):

@@ -84,7 +84,7 @@ class PrioritizedReplay(Mixed, Sampler):
             raise ValueError(f"components must be pairs (alpha >= 0, eps > 0), got {components}.")
         self.n = 0
         self._at = 0
-        self._greatest = 1.0
+        self._greatest = None
         self._n_added = 0
         self._n_drawn = 0
         # which one lies in each slot, counted from the first
@@ -102,10 +102,11 @@ class PrioritizedReplay(Mixed, Sampler):
 
     def add(self, count=1):
         """Slots for `count` new transitions, int array; each starts with the greatest error seen so
-        far."""
+        far, with 1 before the first."""
         check_integer("count", count, most=self.capacity, why="that is the capacity")
         slots = (self._at + np.arange(count)) % self.capacity
-        set_leaves(self._tree, slots, self._priorities(np.full(count, self._greatest)))
+        error = 1.0 if self._greatest is None else self._greatest
+        set_leaves(self._tree, slots, self._priorities(np.full(count, error)))
         self._transitions[slots] = self._n_added + np.arange(count)
         self._at = (self._at + count) % self.capacity
         self._n_added += count
@@ -172,7 +173,8 @@ class PrioritizedReplay(Mixed, Sampler):
             priorities = self._priorities(losses[held])
             if not self._fixed:
                 self._learner.step(rows[held], weights[held], losses[held])
-            self._greatest = max(self._greatest, float(losses[held].max()))
+            greatest = float(losses[held].max())
+            self._greatest = max(greatest, self._greatest or 0.0)
             set_leaves(self._tree, indices[held], priorities)
         left = [_without(batch, indices, number) for batch in self._open]
         self._open = [batch for batch in left if len(batch[0])]
