@@ -74,26 +74,28 @@ class Own(Problem):
         return FACTOR * theta
 
 
-READERS = [
-    plain,
-    in_a_comprehension,
-    in_a_generator,
-    in_a_lambda,
-    in_a_nested_function,
-    by_another,
-    by_itself,
-    remembered,
-    njit(plain),
-    Scaler(),
-    Scaler().scaled,
-    Scaler.of,
-    partial(plain),
-    partial(map, in_a_lambda),
-]
+READERS = {
+    "plain": plain,
+    "comprehension": in_a_comprehension,
+    "generator": in_a_generator,
+    "lambda": in_a_lambda,
+    "nested": in_a_nested_function,
+    "another": by_another,
+    "itself": by_itself,
+    "remembered": remembered,
+    "compiled": njit(plain),
+    "object": Scaler(),
+    "method": Scaler().scaled,
+    "class method": Scaler.of,
+    "partial": partial(plain),
+    "partial of another": partial(map, in_a_lambda),
+    "problem": Own(),
+    "class": Scaler,
+}
 
 
 @pytest.mark.parametrize("given", [False, True], ids=["the function", "what it is given"])
-@pytest.mark.parametrize("reader", [*READERS, Own(), Scaler], ids=repr)
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
 def test_a_variable_that_is_read_anywhere_within_tells_functions_apart(reader, given, monkeypatch):
     def found():
         return code_hash(max, {"of": [reader]}) if given else code_hash(reader)
