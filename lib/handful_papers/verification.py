@@ -5,6 +5,7 @@ import hashlib
 import json
 from functools import cache
 
+from handful_papers.entries import names
 from handful_papers.expected import AUDIT
 from handful_papers.provenance import git, to_json, write_atomically
 from handful_papers.records import read_record
@@ -20,6 +21,9 @@ CODE = (
     ":(exclude)lib/handful_papers/record.schema.json",
     *(f":(exclude)lib/handful_papers/{name}.py" for name in READERS),
 )
+# The module of a figure serves that figure alone: it says which numbers decide its claims, and may
+# compute its rows. Others use these.
+SHARED = ("own/posterior", "public/dattri_lds")
 
 
 def hashes(paths):
@@ -49,9 +53,12 @@ def needs_audit(record):
 
 @cache
 def has_code_of_today(sha, item):
-    """Whether the library and a figure's notebook are today what they were at a commit."""
-    today = git("diff", "--quiet", str(sha), "--", *CODE, f"notebooks/{item}.ipynb")
-    return today is not None
+    """Whether the library, but for other figures' own modules, and a figure's notebook are today
+    what they were at a commit."""
+    foreign = set(names()) - {item, *SHARED}
+    others = [f":(exclude)lib/handful_papers/{name}.py" for name in sorted(foreign)]
+    code = [*CODE, *others, f"notebooks/{item}.ipynb"]
+    return git("diff", "--quiet", str(sha), "--", *code) is not None
 
 
 def vouch_for(path, file):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from handful_papers import verification
 from handful_papers.committed import FIGURES, judge_again
+from handful_papers.entries import names
 from handful_papers.parameters import NOTEBOOKS
 from handful_papers.provenance import expected_hash, to_json
 from handful_papers.records import read_record
@@ -150,17 +151,45 @@ def test_a_record_of_older_code_needs_an_audit_by_the_code_of_today_that_found_n
     assert by_older == "made by older code, and audited by older code"
 
 
-def test_claims_texts_and_rules_do_not_make_a_record_older(record):
+@pytest.mark.parametrize(
+    ("name", "is_older"),
+    [
+        ("svm/fig04_sensitivities.toml", False),
+        ("svm/fig01_offline_error.py", False),
+        ("svm/fig04_sensitivities.py", True),
+        ("svm/errors.py", True),
+        ("own/posterior.py", True),
+    ],
+)
+def test_texts_and_rules_of_claims_and_other_figures_modules_do_not_make_a_record_older(
+    record, name, is_older
+):
     root = record.parents[3]
     known = read_record(record)
     known.pop("audit", None)
-    texts = root / "lib" / "handful_papers" / "svm"
-    texts.mkdir(parents=True)
-    (texts / "fig04_sensitivities.toml").write_text("one = 1\n")
+    file = root / "lib" / "handful_papers" / name
+    file.parent.mkdir(parents=True)
+    file.write_text("one = 1\n")
     git(root, "add", "lib")
     git(root, "commit", "--quiet", "-m", "three")
     verification.has_code_of_today.cache_clear()
-    assert needs_audit(known) == ""
+    assert needs_audit(known) == ("made by older code, and not audited" if is_older else "")
+
+
+def test_modules_of_figures_serve_no_other_figure_but_those_that_are_named():
+    used = {}
+    for path in [*LIB.glob("handful_papers/**/*.py"), *NOTEBOOKS.glob("*/*.ipynb")]:
+        text = path.read_text(encoding="utf-8")
+        for name in names():
+            paper, figure = name.split("/")
+            its = rf"handful_papers\.{paper}(\.| import .*\b){figure}\b"
+            if path.stem != figure and re.search(its, text):
+                used.setdefault(name, set()).add(path.stem)
+    assert used == {
+        "own/posterior": {"hundred_rows", "tuning"},
+        "public/dattri_lds": {"dattri_mlp"},
+    }
+    assert set(verification.SHARED) == set(used)
 
 
 @pytest.mark.parametrize(
