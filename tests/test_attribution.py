@@ -210,6 +210,8 @@ def test_a_pipeline_takes_words_and_the_suspects_come_as_they_are(noisy):
         X[found]
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         found.take(5, X[:50])
+    with pytest.raises(ValueError, match=r"take gives rows of data, as in take\(5, X, y\)"):
+        found.take(5)
 
 
 def test_misuse_of_suspects_is_named(noisy):

@@ -477,3 +477,15 @@ def test_words_beside_a_column_with_gaps_are_named(rng):
     X["gaps"] = pd.array([1, None] * 15, dtype="Int64")
     with pytest.raises(ValueError, match="Column 'word' of X holds words"):
         KCenter(5).fit(X)
+
+
+def test_words_among_numbers_are_named_by_their_row():
+    y = np.array(["yes", "no"] * 10, dtype=object)
+    y[7] = 1
+    with pytest.raises(ValueError, match=r"y mixes words and numbers: 'yes' in row 0, 1 in row 7"):
+        check_labels(y)
+    y[0] = 0
+    with pytest.raises(ValueError, match=r"0 in row 0, 'no' in row 1"):
+        check_labels(y)
+    check_labels(np.array([0, 1.5, True], dtype=object))
+    check_labels(["yes", "no"])

@@ -247,8 +247,18 @@ class Suspects:
         Returns
         -------
         list, or what was given if it is one thing
+
+        Raises
+        ------
+        ValueError
+            without data, for data of other numbers of rows, and for a size that is none
         """
         check_integer("size", size, most=len(self.indices_))
+        if not data:
+            raise ValueError(
+                f"take gives rows of data, as in take({size}, X, y); indices_[:{size}] are their "
+                "places."
+            )
         check_consistent_length(self.indices_, *data)
         taken = [take_rows(one, self.indices_[:size]) for one in data]
         return taken[0] if len(taken) == 1 else taken

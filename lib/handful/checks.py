@@ -492,6 +492,21 @@ def check_labels(y, name="y", *, several=True, of=None):
             f"{name} has missing labels: {found}. Leave out these rows, of X too, or fill in what "
             "is missing; selectors that do not look at y need no labels."
         )
+    _check_sortable(y, name)
+
+
+def _check_sortable(y, name):
+    """ValueError, with the first odd row, for words among numbers: no order holds both."""
+    values = np.asarray(y)
+    if values.dtype != object or values.ndim != 1:
+        return
+    is_word = np.fromiter((isinstance(one, str) for one in values), bool, len(values))
+    if is_word.any() and not is_word.all():
+        row = int(np.argmin(is_word == is_word[0]))
+        raise ValueError(
+            f"{name} mixes words and numbers: {values[0]!r} in row 0, {values[row]!r} in row "
+            f"{row}. Give labels of one type, such as {name}.astype(str)."
+        )
 
 
 def _first_of(places, n, values):

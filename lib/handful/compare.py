@@ -156,9 +156,7 @@ def compare(
     ['all rows', 'uniform', 'stratified', 'KCenter', 'best of draws', 'more uniform rows']
     """
     if find_spec("pandas") is None:
-        raise ImportError(
-            "compare gives a data frame, which needs pandas: pip install 'handful[plot]'."
-        )
+        raise ImportError("compare gives a data frame, which needs pandas: pip install pandas.")
     named = _named(selectors)
     _check_trainer(estimator, scoring)
     score = check_scoring(estimator, scoring)
@@ -226,7 +224,8 @@ def _check_scored(frame, scoring, named, may_fail):
             of_rows = "words: encode" in error or "contains NaN" in error
             if of_rows and name in named:
                 error = f"{error.splitlines()[0]} {AS_IT_IS}"
-            raise ValueError(f"{name} gave no score at all: {error}")
+            cure = _cure([error], scoring)
+            raise ValueError(f"{name} gave no score at all: {error}{cure}")
 
 
 def _check_trainer(estimator, scoring):
@@ -344,14 +343,18 @@ def _comparison(rows, methods, scoring):
 
 
 def _cure(errors, scoring):
-    # Of scores of one class, where labels are words: scikit-learn names the labels but not what to
-    # give instead.
-    if not any("pos_label" in error for error in errors):
-        return ""
-    return (
-        f" scoring={scoring!r} is of the class 1: give labels 0 and 1, or make_scorer with your "
-        "pos_label."
-    )
+    # What scikit-learn does not say: what to give instead.
+    said = " ".join(errors)
+    if "pos_label" in said:
+        return (
+            f" scoring={scoring!r} is of the class 1: give labels 0 and 1, or make_scorer with "
+            "your pos_label."
+        )
+    if "different number of classes" in said:
+        return (
+            " A class has too few rows to be trained on and held out: leave it out, or give test."
+        )
+    return ""
 
 
 def _named(selectors):

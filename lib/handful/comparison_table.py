@@ -176,7 +176,7 @@ class Comparison:
             without matplotlib
         """
         if find_spec("matplotlib") is None:
-            raise ImportError("plot needs matplotlib: pip install 'handful[plot]'.")
+            raise ImportError("plot needs matplotlib: pip install matplotlib.")
         import matplotlib.pyplot as plt
 
         if axes is None:

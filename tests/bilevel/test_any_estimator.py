@@ -25,6 +25,7 @@ from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     HistGradientBoostingClassifier,
@@ -51,6 +52,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.class_weight import compute_sample_weight
 
 FEW_TREES = RandomForestClassifier(10, random_state=0)
 
@@ -540,3 +542,43 @@ def test_parts_of_a_stream_may_hold_one_class(data, estimator, order):
     assert weights.sum() == pytest.approx(len(y))
     if order == "by class":
         assert set(y[chosen]) == {0, 1}
+
+
+@pytest.mark.parametrize("C", [1.0, 0.01])
+def test_logistic_regression_on_chosen_rows_is_that_of_all_rows(C):
+    X, y = load_breast_cancer(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    model = LogisticRegression(C=C, max_iter=5000, tol=1e-8)
+    coreset = AnyEstimatorCoreset(model, size=50, random_state=0).fit(X, y)
+    of_all = clone(model).fit(X, y)
+    X_small, y_small, w = coreset.take(X, y)
+    of_few = clone(model).fit(X_small, y_small, sample_weight=w)
+
+    def objective(fitted):
+        loss = log_loss(y, fitted.predict_proba(X)[:, 1], normalize=False)
+        return loss + (fitted.coef_**2).sum() / (2 * C)
+
+    least = objective(of_all)
+    assert objective(of_few) < least * 1.001
+    # Other rows than the best ones are not so near.
+    draw = UniformCoreset(50, random_state=0).fit(X, y)
+    drawn = clone(model).fit(X[draw.indices_], y[draw.indices_], sample_weight=draw.weights_)
+    assert objective(drawn) > least * 1.01
+
+
+def test_class_weights_are_warned_of_and_given_to_fit_they_are_those_of_all_rows(rng):
+    X = rng.normal(size=(800, 4))
+    y = (X[:, 0] + 0.7 * rng.normal(size=800) > 1.9).astype(int)
+    balanced = LogisticRegression(class_weight="balanced", tol=1e-8)
+    with pytest.warns(UserWarning, match="does not know class_weight='balanced' of Log") as caught:
+        AnyEstimatorCoreset(balanced, size=30, n_draws=1, n_exchanges=0).fit(X, y)
+    assert "compute_sample_weight('balanced', y)" in str(caught[-1].message)
+    search = GridSearchCV(clone(balanced), {"C": [1.0]}, cv=2)
+    with pytest.warns(UserWarning, match="estimator__class_weight"):
+        AnyEstimatorCoreset(search, size=30, n_draws=1, n_exchanges=0, random_state=0).fit(X, y)
+    plain = LogisticRegression(tol=1e-8)
+    by_class = compute_sample_weight("balanced", y)
+    coreset = AnyEstimatorCoreset(plain, size=30, random_state=0)
+    X_small, y_small, w = coreset.fit(X, y, sample_weight=by_class).take(X, y)
+    of_few = plain.fit(X_small, y_small, sample_weight=w).predict_proba(X)[:, 1]
+    np.testing.assert_allclose(of_few, balanced.fit(X, y).predict_proba(X)[:, 1], atol=0.01)

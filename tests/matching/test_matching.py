@@ -1516,3 +1516,17 @@ def test_a_function_gets_integers_of_any_width_as_integers(dtype, form, rng):
     values = of_group(around, group.astype(int), y)
     few = values[:, chosen.indices_] @ chosen.weights_
     np.testing.assert_allclose(few, values.sum(axis=1), rtol=1e-9)
+
+
+def test_where_all_rows_are_kept_nothing_is_said_to_be_missed(rng):
+    X = rng.normal(size=(60, 8))
+    y = (X[:, 0] + rng.normal(size=60) > 0).astype(int)
+    matched = MatchedCoreset(Logistic(), at="posterior", random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        matched.fit(X, y)
+    assert len(matched.indices_) == 60
+    assert matched.kl_ == 0
+    more = rng.normal(size=(150, 8))
+    with pytest.warns(UserWarning, match="it hardly pays: 108 equations would be wanted for 150"):
+        matched.fit(more, (more[:, 0] + rng.normal(size=150) > 0).astype(int))

@@ -169,9 +169,10 @@ class AnyEstimatorCoreset(Selector):
         Number of points m.
     selector : BilevelCoreset or None, default=None
         `BilevelCoreset` with options of its own, such as ``BilevelCoreset(rule="linear")``; its
-        problem, size, weighting and random_state are set here. By default the paper's outer loss,
-        ``BilevelCoreset(outer_penalty=False)``, as a proxy's penalty is not the estimator's; for a
-        linear model ``BilevelCoreset()`` goes to that of all rows.
+        problem, size, weighting and random_state are set here. By default ``BilevelCoreset()``
+        where the estimator is the problem itself, so that it becomes that of all rows; otherwise
+        the paper's outer loss, ``BilevelCoreset(outer_penalty=False)``, as a proxy's penalty is
+        not the estimator's.
     proxy : transformer or None, default=None
         What to use instead of the family's, for estimators of other families.
     n_draws : int, default=12
@@ -267,11 +268,9 @@ class AnyEstimatorCoreset(Selector):
             return (before if len(before) else None), last
         return None, self.estimator
 
-    def _chooser(self):
-        if self.selector is None:
-            # The paper's outer loss: a penalty is mostly that of a proxy, not of the estimator.
-            return BilevelCoreset(outer_penalty=False)
-        return clone(self.selector)
+    def _chooser(self, own=False):
+        # The outer loss holds the penalty where that is the estimator's own, not a proxy's.
+        return BilevelCoreset(outer_penalty=own) if self.selector is None else clone(self.selector)
 
     def _check_X_y(self, X, y):
         check_scoring_name(self.scoring)
@@ -359,6 +358,8 @@ class AnyEstimatorCoreset(Selector):
         is_weighted = trainer.keyword is not None
         if not is_weighted and trained(estimator):
             warn(f"{why_unweighted(estimator)}: all chosen rows get equal weights.")
+        if self.scoring is None:
+            _warn_of_class_weight(estimator)
         labels = None if kind_of(estimator) == "regressor" else y
         select = check_memory(self.memory).cache(select_in_proxy)
         selectors = self._selectors(X, labels, sample_weight, is_weighted, rng)
@@ -454,8 +455,8 @@ class AnyEstimatorCoreset(Selector):
             return
         warn(
             f"{ties} of {len(losses)} choices have the same loss, {least:.4g}: on {self.size} rows "
-            f"{type(self._steps()[1]).__name__} cannot tell them apart, as boosting that may not "
-            f"split so few. {self.chosen_!r} is taken; raise size.",
+            f"{type(self._steps()[1]).__name__} cannot tell them apart, as happens with "
+            f"boosting, which may not split so few. {self.chosen_!r} is taken; raise size.",
         )
 
     def _select_one_class(self, X, sample_weight, rng):
@@ -489,7 +490,7 @@ class AnyEstimatorCoreset(Selector):
                 one.l2, fit_intercept=one.fit_intercept
             )
             options = dict(problem=problem, size=self.size, weighting=weighting, random_state=seed)
-            yield one.name, self._chooser().set_params(**options), proxy, sample_weight
+            yield one.name, self._chooser(one.own).set_params(**options), proxy, sample_weight
         scaled = StandardScaler(with_mean=not sparse.issparse(X))
         draws = [("k-means++", KMeansPlusPlus, scaled, sample_weight)]
         if labels is None:
@@ -501,6 +502,19 @@ class AnyEstimatorCoreset(Selector):
         for i, seed in enumerate(seeds):
             name, draw, proxy, given = draws[i % len(draws)]
             yield f"{name} {i + 1}", draw(self.size, random_state=seed), proxy, given
+
+
+def _warn_of_class_weight(estimator):
+    """Say so where an estimator, or what it trains, weighs classes: choices are compared by a loss
+    that does not."""
+    for name, given in estimator.get_params().items():
+        if name.rpartition("__")[2] == "class_weight" and given is not None:
+            warn(
+                f"choices are compared by a loss that does not know {name}={given!r} of "
+                f"{type(estimator).__name__}, so that the chosen rows work against it. Leave it "
+                "out, and give fit what it stands for: sample_weight="
+                f"sklearn.utils.class_weight.compute_sample_weight({given!r}, y)."
+            )
 
 
 def _seen(estimator, rows, y):

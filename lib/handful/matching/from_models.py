@@ -69,9 +69,7 @@ def from_numpyro(
     except ModuleNotFoundError as error:
         if error.name not in ("jax", "numpyro"):
             raise
-        raise ImportError(
-            "from_numpyro needs numpyro: pip install 'handful[posterior]'."
-        ) from error
+        raise ImportError("from_numpyro needs numpyro: pip install numpyro.") from error
     written = home.NumPyroModel(model, args, kwargs)
     options = dict(size=size, tol=tol, remainder=remainder, random_state=random_state)
     return ModelRows(written, **options)

@@ -914,7 +914,8 @@ class MatchedCoreset(Selector):
         self.laplace_ = nearer(laplace, rows, log_prior, pilot)
         self._advise(n, 2 * n_terms + 1)
         found = self._until_near(rows, pilot, log_prior, pairs, held, rng)
-        why = self._doubts(rows, n, n_terms)
+        # where all rows are kept nothing is missed
+        why = self._doubts(rows, n, n_terms) if len(found[0]) < n else ""
         flat = [] if rows.model.n_outputs else flat_parameters(rows, log_prior, pilot)
         if flat:
             why = (
