@@ -219,11 +219,11 @@ def test_misuse_of_suspects_is_named(noisy):
     with pytest.raises(TypeError, match="must be a classifier or a regressor"):
         suspects(GaussianMixture(2), X, y)
     with pytest.raises(
-        ValueError, match="class 'rare' has 1 rows, fewer than n_folds=5: leave its rows out"
+        ValueError, match="class 'rare' has 1 of 60 rows, fewer than n_folds=5: leave its rows out"
     ):
         suspects(Logistic(), X, np.array(["rare"] + 30 * ["a"] + 29 * ["b"]))
     with pytest.raises(
-        ValueError, match="class 0 has 4 rows, fewer than n_folds=5: give n_folds=4"
+        ValueError, match="class 0 has 4 of 8 rows, fewer than n_folds=5: give n_folds=4"
     ):
         suspects(Logistic(), X[:8], np.arange(8) % 2)
 

@@ -11,6 +11,8 @@ from typing import get_type_hints
 import handful
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import torch
 from handful import (
@@ -35,6 +37,7 @@ from handful.checks import (
     check_size,
     training_named,
 )
+from handful.clustering import Medoids
 from handful.continual import ReplayBuffer
 from handful.dictionary import MeasurementSelector
 from handful.dictionary.recovery import Recovery
@@ -46,6 +49,7 @@ from handful.proxies import RBF
 from handful.proxies.kernels import Kernel
 from handful.sampling.sampler import Sampler
 from handful.svm import LinearSVM
+from scipy import sparse
 from scipy.sparse import csc_array
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
@@ -470,6 +474,39 @@ def test_dates_and_times_are_named_with_a_line_that_makes_numbers(column, with_g
     X["when"] = eval(line)
     assert X["when"].is_monotonic_increasing
     KCenter(5).fit(X[["a", "when"]])
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pd.DataFrame({"when": pd.date_range("2020", periods=30, tz="UTC")}),
+        pd.DataFrame({"when": pd.timedelta_range("1h", periods=30)}),
+        pl.DataFrame({"when": np.arange(30).astype("datetime64[D]")}),
+        pa.table({"when": np.arange(30).astype("datetime64[s]")}),
+        np.arange(30).astype("datetime64[D]")[:, None],
+    ],
+    ids=["pandas", "spans", "polars", "arrow", "numpy"],
+)
+def test_dates_alone_are_no_numbers(rows):
+    # numpy would read them as units since 1970
+    for selector in (KCenter(5), BilevelCoreset(size=5), handful.MatchedCoreset(size=20)):
+        with pytest.raises(ValueError, match="X holds dates or times"):
+            selector.fit(rows, np.arange(30) % 2)
+    with pytest.raises(ValueError, match="y holds dates or times"):
+        BilevelCoreset(LeastSquares(), size=5).fit(
+            np.eye(30), np.arange(30).astype("datetime64[D]")
+        )
+    line = "(X - X.min()) / numpy.timedelta64(1, 'D')"
+    if isinstance(rows, np.ndarray):
+        KCenter(5).fit(eval(line, {"X": rows, "numpy": np}))
+
+
+def test_sparse_rows_are_told_what_takes_them(rng):
+    X = sparse.random(60, 40, density=0.2, format="csr", random_state=0)
+    for selector in (Medoids(5), handful.MatchedCoreset(size=20)):
+        with pytest.raises(TypeError, match=r"X is sparse, shape \(60, 40\), and .*TruncatedSVD"):
+            selector.fit(X, np.arange(60) % 2)
+    BilevelCoreset(size=5, random_state=0).fit(X, np.arange(60) % 2)
 
 
 def test_words_beside_a_column_with_gaps_are_named(rng):

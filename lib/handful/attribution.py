@@ -251,7 +251,7 @@ class Suspects:
         Raises
         ------
         ValueError
-            without data, for data of other numbers of rows, and for a size that is none
+            without data, for data of other numbers of rows, and for a size that is not one
         """
         check_integer("size", size, most=len(self.indices_))
         if not data:
@@ -397,9 +397,9 @@ def _out_of_fold(model, X, y, classes, n_folds, seed):
         few = counts.min()
         way_out = f"give n_folds={few}" if few > 1 else "leave its rows out"
         raise ValueError(
-            f"class {label.item() if hasattr(label, 'item') else label!r} has {few} rows, fewer "
-            f"than n_folds={n_folds}: {way_out}, or give a forest as the estimator, which needs no "
-            "folds."
+            f"class {label.item() if hasattr(label, 'item') else label!r} has {few} of "
+            f"{len(y)} rows, fewer than n_folds={n_folds}: {way_out}, or give a forest as the "
+            "estimator, which needs no folds."
         )
     folds = StratifiedKFold(n_folds, **options)
     if (

@@ -12,6 +12,7 @@ from inspect import signature
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
+from textwrap import shorten
 from typing import Literal
 
 import numpy as np
@@ -152,7 +153,8 @@ def _check(name, value, kind, what, limits, of, why):
     wanted = " ".join(
         [what, " and ".join(f"{LIMITS[key][1]} {limit}" for key, limit in limits.items())]
     ).rstrip()
-    raise ValueError(f"{name}{owner} must be {wanted}, got {name}={value!r}{why and f': {why}'}.")
+    shown = shorten(repr(value), 80)
+    raise ValueError(f"{name}{owner} must be {wanted}, got {name}={shown}{why and f': {why}'}.")
 
 
 def check_dtype(dtype):
@@ -162,21 +164,32 @@ def check_dtype(dtype):
 
 
 def check_array(array, **rules):
-    """As `sklearn.utils.check_array`, of an array made `readable`."""
+    """As `sklearn.utils.check_array`, of an array made `readable`, without dates."""
+    name = rules.get("input_name") or "X"
     if rules.get("ensure_2d", True):
-        check_no_words(array, rules.get("input_name") or "X")
-    with faults_named(array, rules.get("input_name") or "X"):
+        check_no_words(array, name)
+    if rules.get("dtype", "numeric") is not None:
+        check_no_dates(array, name)
+    with faults_named(array, name):
         return validation.check_array(readable(array), **rules)
 
 
 def validate_data(estimator, X="no_validation", y="no_validation", **rules):
     """As `sklearn.utils.validation.validate_data`, of an X and a y made `readable`, the labels by
-    `check_labels`."""
+    `check_labels`; X without dates, and sparse only where that is accepted."""
     if y is not None and not isinstance(y, str):
         y = readable(y)
         check_labels(y, several=rules.get("multi_output", False), of=estimator)
     if not rules.get("skip_check_array", False):
         check_no_words(X)
+        check_no_dates(X)
+        if sparse.issparse(X) and not rules.get("accept_sparse", False):
+            raise TypeError(
+                f"X is sparse, shape {X.shape}, and {type(estimator).__name__} reads dense rows: "
+                "make few columns of it, for example by scikit-learn's "
+                "TruncatedSVD(100).fit_transform(X), or give X.toarray(). BilevelCoreset takes "
+                "sparse rows."
+            )
     with faults_named(X):
         return validation.validate_data(estimator, readable(X), y, **rules)
 
@@ -186,6 +199,7 @@ def check_X_y(X, y, name="y", **rules):
     under a name."""
     y = readable(y)
     check_labels(y, name)
+    check_no_dates(X)
     with faults_named(X):
         return validation.check_X_y(readable(X), y, **rules)
 
@@ -230,6 +244,19 @@ def _objects(column):
     return ()
 
 
+def check_no_dates(X, name="X"):
+    """ValueError for dates and times where numbers are read: numpy would take them for the units
+    since 1970."""
+    if dates := _date_columns(X):
+        raise ValueError(_of_dates(dates, X, name))
+    kind = getattr(getattr(X, "dtype", None), "kind", "")
+    if kind and kind in "mM":
+        raise ValueError(
+            f"{name} holds dates or times, {X.dtype}: make numbers of them, for example "
+            f"({name} - {name}.min()) / numpy.timedelta64(1, 'D')."
+        )
+
+
 # What a message says that has named the columns of words.
 WORDS_NAMED = "words: encode"
 # Of an error that a library raises of words where it reads numbers.
@@ -255,8 +282,8 @@ OF_DATES = (
     "PeriodArray",
     "'Period'",
 )
-# How the types of their columns begin.
-DATES = "datetime64", "timedelta64", "period"
+# How the types of their columns begin, in small letters, in pandas, polars and arrow.
+DATES = "date", "time", "period", "duration"
 
 
 @contextmanager
@@ -268,10 +295,7 @@ def words_named(X, name="X"):
     except (ValueError, TypeError) as error:
         said = str(error)
         if any(cause in said for cause in OF_DATES) and (dates := _date_columns(X)):
-            raise ValueError(
-                f"{_listed(list(dates), name)} dates or times: make numbers of them, for example "
-                f"{_as_number(*next(iter(dates.items())), name)}, or leave them out."
-            ) from error
+            raise ValueError(_of_dates(dates, X, name)) from error
         about_words = any(cause in said for cause in OF_WORDS)
         columns = word_columns(X) if about_words and WORDS_NAMED not in said else []
         if not columns:
@@ -296,17 +320,30 @@ def _listed(columns, name):
 
 def _date_columns(X):
     """The names of a frame's columns of dates and times, and their types: a dict."""
-    kinds = getattr(X, "dtypes", None)
+    # arrow's word, and that of other frames
+    kinds = getattr(getattr(X, "schema", None), "types", getattr(X, "dtypes", None))
     if kinds is None or not hasattr(X, "columns"):
         return {}
-    named = {name: str(kind) for name, kind in zip(X.columns, kinds)}
+    named = {name: str(kind).lower() for name, kind in zip(names_of(X), kinds)}
     return {name: kind for name, kind in named.items() if kind.startswith(DATES)}
+
+
+def _of_dates(dates, X, name):
+    """What is said of a frame's columns of dates and times."""
+    # other frames have other words for it
+    way_out = "days since the first"
+    if hasattr(X, "iloc"):
+        way_out = _as_number(*next(iter(dates.items())), name)
+    return (
+        f"{_listed(list(dates), name)} dates or times: make numbers of them, for example "
+        f"{way_out}, or leave them out."
+    )
 
 
 def _as_number(column, kind, name):
     """A line of Python that makes numbers of a column of dates or times."""
     own = f"{name}[{column!r}]"
-    if kind.startswith("timedelta64"):
+    if kind.startswith(("timedelta64", "duration")):
         return f"{own}.dt.total_seconds()"
     if kind.startswith("period"):
         own = f"{own}.dt.start_time"

@@ -571,11 +571,14 @@ def test_class_weights_are_warned_of_and_given_to_fit_they_are_those_of_all_rows
     y = (X[:, 0] + 0.7 * rng.normal(size=800) > 1.9).astype(int)
     balanced = LogisticRegression(class_weight="balanced", tol=1e-8)
     with pytest.warns(UserWarning, match="does not know class_weight='balanced' of Log") as caught:
-        AnyEstimatorCoreset(balanced, size=30, n_draws=1, n_exchanges=0).fit(X, y)
-    assert "compute_sample_weight('balanced', y)" in str(caught[-1].message)
+        AnyEstimatorCoreset(balanced, size=30, n_draws=1, n_exchanges=0, random_state=0).fit(X, y)
+    assert any("compute_sample_weight('balanced', y)" in str(w.message) for w in caught)
     search = GridSearchCV(clone(balanced), {"C": [1.0]}, cv=2)
     with pytest.warns(UserWarning, match="estimator__class_weight"):
         AnyEstimatorCoreset(search, size=30, n_draws=1, n_exchanges=0, random_state=0).fit(X, y)
+    forest = RandomForestClassifier(3, class_weight="balanced_subsample", random_state=0)
+    with pytest.warns(UserWarning, match="balanced_subsample.*weight.'balanced', y"):
+        AnyEstimatorCoreset(forest, size=30, n_draws=1, n_exchanges=0, random_state=0).fit(X, y)
     plain = LogisticRegression(tol=1e-8)
     by_class = compute_sample_weight("balanced", y)
     coreset = AnyEstimatorCoreset(plain, size=30, random_state=0)

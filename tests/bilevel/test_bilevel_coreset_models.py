@@ -674,6 +674,18 @@ def test_targets_far_from_zero_cost_nothing(offset, dtype, form, rng):
     assert excess_objective(X, y, chosen, 1e-2) < 1e-8
 
 
+@pytest.mark.parametrize("unit", [1e-30, 1e-13, 1e12])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("form", ["array", "blocks"])
+def test_the_unit_of_the_targets_costs_nothing(unit, dtype, form, rng):
+    X = rng.normal(size=(2000, 5))
+    y = X @ [1.0, 2, 3, 0, 1] + rng.normal(size=2000)
+    given = X.astype(dtype), unit * y
+    chosen = BilevelCoreset(LeastSquares(1e-2), size=30, random_state=0)
+    chosen.fit(*given) if form == "array" else chosen.fit(Blocks(*given, rows=700))
+    assert excess_objective(X, y, chosen, 1e-2) < 1e-8
+
+
 @pytest.mark.parametrize("offset", [0.0, 1e4, 1e6])
 @pytest.mark.parametrize("nested", [False, True])
 def test_columns_far_from_zero_cost_two_linear_problems_nothing(offset, nested, rng):

@@ -227,6 +227,14 @@ def test_rows_beyond_the_network_s_type_are_told(data):
         ).fit(X, y)
 
 
+def test_probabilities_in_place_of_logits_are_warned_of(data, recwarn):
+    net = small_net()
+    for module, expected in [(torch.nn.Sequential(net, torch.nn.Softmax(1)), True), (net, False)]:
+        recwarn.clear()
+        BilevelCoreset(Network(module, train=QUICK), size=30, random_state=0).fit(*data)
+        assert any("leave out the module's Softmax" in str(w.message) for w in recwarn) == expected
+
+
 @pytest.mark.parametrize(("ihvp", "alike"), [(ConjugateGradients(), True), (None, False)], ids=str)
 def test_conjugate_gradients_keep_to_one_minibatch(data, ihvp, alike):
     model = selection(data, Network(small_net(), train=QUICK, curvature_batch_size=4), ihvp)
@@ -303,6 +311,8 @@ sys.meta_path.insert(0, Hidden())
 import handful.bilevel, handful.continual
 
 class Own(handful.models.Problem):
+    l2 = 1e-2
+
     def loss(self, theta, x, y):
         return (x @ theta - y) ** 2
 
@@ -404,6 +414,16 @@ def test_a_loss_that_gives_no_number_is_named(counts):
     )
     with pytest.raises(ValueError, match=message):
         BilevelCoreset(Several(), size=8).fit(*counts)
+
+
+class Unpenalised(Problem):
+    def loss(self, theta, x, y):
+        return (x @ theta - y) ** 2
+
+
+def test_a_problem_in_torch_without_a_penalty_is_told_what_it_lacks(counts):
+    with pytest.raises(TypeError, match=r"Unpenalised must have a field l2.*or a method penalty"):
+        BilevelCoreset(Unpenalised(), size=8).fit(*counts)
 
 
 class Margin(Problem):

@@ -218,7 +218,8 @@ def test_no_formula_shows_a_command_as_it_stands():
 
 
 def _formulas(text):
-    text = re.sub(r"```(?!\{math\}).*?```|(?<!`)`[^`\n]+`", "", text, flags=re.DOTALL)
+    code = r"```(\{math\})?.*?```|(?<!`)`[^`\n]+`"
+    text = re.sub(code, lambda found: found[0] if found[1] else "", text, flags=re.DOTALL)
     blocks = r"```\{math\}\n(.*?)```|\$\$(.*?)\$\$"
     found = ["".join(m) for m in re.findall(blocks, text, re.DOTALL)]
     return found + re.findall(

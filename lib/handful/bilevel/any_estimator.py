@@ -450,7 +450,7 @@ class AnyEstimatorCoreset(Selector):
 
     def _warn_of_ties(self, losses, least):
         """Say so where most choices have the least loss: then the loss says nothing of the rows."""
-        ties = sum(np.isclose(loss, least, rtol=1e-9) for loss in losses)
+        ties = sum(np.isclose(loss, least, rtol=1e-9, atol=0) for loss in losses)
         if ties <= len(losses) / 2:
             return
         warn(
@@ -509,11 +509,13 @@ def _warn_of_class_weight(estimator):
     that does not."""
     for name, given in estimator.get_params().items():
         if name.rpartition("__")[2] == "class_weight" and given is not None:
+            # what forests call so is the same, of each tree's own rows
+            of_rows = "balanced" if given == "balanced_subsample" else given
             warn(
                 f"choices are compared by a loss that does not know {name}={given!r} of "
                 f"{type(estimator).__name__}, so that the chosen rows work against it. Leave it "
                 "out, and give fit what it stands for: sample_weight="
-                f"sklearn.utils.class_weight.compute_sample_weight({given!r}, y)."
+                f"sklearn.utils.class_weight.compute_sample_weight({of_rows!r}, y)."
             )
 
 

@@ -176,6 +176,8 @@ def candidates_for(estimator, n):
     if len(inner) == 1:
         return [replace(one, own=False) for one in candidates_for(inner[0], n)]
     known = "; ".join(f"{family} ({', '.join(places)})" for family, (places, _) in FAMILIES.items())
+    # as it is imported
+    known = known.replace("svm._classes.Linear", "svm.LinearSVC, sklearn.svm.LinearSVR")
     raise ValueError(
         f"{type(estimator).__name__} is of no family whose proxy is known: {known}. Give a proxy "
         "of its own, a "

@@ -684,6 +684,17 @@ class MatchedCoreset(Selector):
             ways.append(fewer if of_one_path else "a narrower range of penalties")
         return " or ".join(ways)
 
+    def _wants_for_groups(self, n_outputs):
+        """What groups ask for and is not so, as a message lists it."""
+        wants = []
+        if n_outputs != 1:
+            wants.append(f"a model of one linear predictor, not of {n_outputs}")
+        if self.size is not None:
+            wants.append(f"no size, not size={self.size}")
+        if callable(self.prior):
+            wants.append("a prior of deviations, not a function")
+        return wants
+
     def _grouped(self, X, y, sample_weight, rng):
         """X as the other ways take it, and None; or X, and the rows of a model with groups, where
         these ask for fewer sums."""
@@ -695,12 +706,12 @@ class MatchedCoreset(Selector):
         most = min(MAX_EQUATIONS, MAX_ROW_SHARE * rows.n_present)
         if wanted <= most and not self._are_cheaper(rows, wanted):
             return dense(X), None
-        is_plain = self.size is None and not callable(self.prior)
-        if rows.model.n_outputs != 1 or not is_plain:
+        wants = self._wants_for_groups(rows.model.n_outputs)
+        if wants:
             if sparse.issparse(X):
                 raise ValueError(
-                    "a sparse X of so many columns is for models of one linear predictor, under a "
-                    "prior of deviations, and without a size: for others give a dense array."
+                    f"X is sparse, and of its {X.shape[1]} columns sums over groups that occur "
+                    f"together are matched, which takes {' and '.join(wants)}. Or give X.toarray()."
                 )
             return X, None
         if not rows.groups.are_small:

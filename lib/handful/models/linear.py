@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.utils import gen_batches
 from sklearn.utils.multiclass import type_of_target
 
-from handful.checks import check_magnitude, check_memory, check_number, check_vector, signed_labels
+from handful.checks import check_memory, check_number, check_vector, signed_labels
 from handful.models.glm import GLM
 from handful.models.links import LinearModel, LogisticLink, PoissonLink, SoftmaxLink, SquaredLink
 from handful.models.problem import Problem
@@ -33,6 +33,14 @@ OF_CLASSES = "for classes there is the problem Logistic(...)"
 PENALTY_OF_PROBLEM = dict.fromkeys(
     ("C", "alpha", "l2"), "the penalty is an option of the problem, as in Logistic(l2=1e-2)"
 )
+
+
+def _keeps_squares(y, dtype):
+    """Whether squares of targets, and their products, neither overflow in a dtype nor become
+    zero."""
+    limit = float(np.finfo(dtype).max) ** 0.25
+    largest = float(np.abs(y).max())
+    return largest == 0 or 1 / limit <= largest <= limit
 
 
 class LinearProblem(Problem):
@@ -94,10 +102,6 @@ class LinearProblem(Problem):
         strengths = self.l2 * linear.penalised(X.shape[1])
         return linear.hessian(second, A, weights) + np.diag(strengths)
 
-    def check_targets(self, y: Table, dtype: Any) -> None:
-        """As `Problem.check_targets`; ValueError for huge targets, too."""
-        check_magnitude(self.encode(y), "y", dtype)
-
     @property
     def _is_free(self):
         # Whether the intercept takes up what columns and targets are moved by.
@@ -115,15 +119,16 @@ class LinearProblem(Problem):
         return replace(rows, X=(rows.X - shift).astype(rows.X.dtype))
 
     def model(self, rows: Any, rng: Any, *, ihvp: Any = None, weighted: bool = False) -> Any:
-        """An empty `GLM`; ValueError for huge targets, NotImplementedError for a link that is not
-        canonical."""
+        """An empty `GLM`, in float64 where the squares of targets leave float32;
+        NotImplementedError for a link that is not canonical."""
         if not self.link(1).canonical:
             raise NotImplementedError(
                 f"{type(self).__name__} has a link that is not canonical: MatchedCoreset takes it, "
                 "but no rows can be chosen for it."
             )
         rows = rows.encoded(self)
-        check_magnitude(rows.y, "y", rows.X.dtype)
+        if not _keeps_squares(rows.y, rows.X.dtype):
+            rows = replace(rows, X=rows.X.astype(np.float64))
         rows.y = np.asfortranarray(rows.y, dtype=rows.X.dtype)
         tol = WEIGHTS_TOL if weighted else SELECTION_TOL
         if rows.y.shape[1] == 1:

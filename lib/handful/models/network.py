@@ -14,9 +14,12 @@ from handful.models.linear import soft_targets
 from handful.models.problem import Problem
 from handful.models.torch_model import NetworkModel
 from handful.options import Count, CountOrZero, check_options, number
+from handful.running import warn
 
 # least and most minibatches of a training without a TrainConfig
 DEFAULT_STEPS = 200, 2000
+# by which the sum of a row of probabilities may miss one
+NEAR_ONE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -343,7 +346,7 @@ class Network(Problem):
 
     def check_outputs(self, outputs, y):
         """ValueError if a module's outputs do not suit the targets that cross-entropy compares them
-        with."""
+        with; a warning where they are probabilities, not logits."""
         if self.loss is not None:
             return
         classes = int(y.max()) + 1 if y.ndim == 1 else y.shape[1]
@@ -355,4 +358,11 @@ class Network(Problem):
                 f"module must give one number for each of {classes} classes, outputs of shape "
                 f"({len(outputs)}, "
                 f"{classes}), but gives {tuple(outputs.shape)}; another loss is for `loss`."
+            )
+        sums = outputs.detach().float().sum(dim=1)
+        if outputs.shape[1] > 1 and (outputs >= 0).all() and ((sums - 1).abs() < NEAR_ONE).all():
+            warn(
+                "module gives probabilities, numbers of at least 0 that add up to 1, and "
+                "cross-entropy takes logits, of which it makes probabilities itself: leave out the "
+                "module's Softmax."
             )

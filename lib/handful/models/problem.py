@@ -430,7 +430,20 @@ def check_problem(problem):
             "got "
             f"{' '.join(repr(problem).split())}{way}."
         )
-    if type(problem).model is Problem.model and type(problem).loss is Problem.loss:
+    if type(problem).model is Problem.model:
+        _check_methods(problem)
+    problem.check()
+
+
+def _check_methods(problem):
+    """TypeError for a `Problem` with the generic model that lacks methods or a penalty."""
+    in_torch = type(problem).loss is not Problem.loss
+    if in_torch and type(problem).penalty is Problem.penalty and not hasattr(problem, "l2"):
+        raise TypeError(
+            f"{type(problem).__name__} must have a field l2, such as l2: float = 1e-2, or a method "
+            "penalty(theta) of its own: see handful.models.Problem."
+        )
+    if not in_torch:
         methods = {name: getattr(problem, name) for name in NEEDED}
         missing = [
             name
@@ -443,4 +456,3 @@ def check_problem(problem):
                 "and lacks "
                 f"{', '.join(missing)}; or a loss in torch alone: see handful.models.Problem."
             )
-    problem.check()
