@@ -31,4 +31,4 @@ def _alike(ours, theirs):
         ours, theirs = (float(word.strip(",").replace(",", "")) for word in (ours, theirs))
     except ValueError:
         return ours == theirs
-    return bool(np.isclose(ours, theirs, rtol=0.05, atol=0.005))
+    return bool(np.isclose(ours, theirs, rtol=0.1, atol=0.005))
