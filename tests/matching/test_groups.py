@@ -227,7 +227,7 @@ def test_columns_without_groups_are_refused_and_small_groups_told():
     design, y, _ = grouped(400, 9)
     with pytest.warns(UserWarning, match=r"it hardly pays: \d+ of 3600 rows"):
         MatchedCoreset(at="posterior", random_state=0).fit(design, y)
-    with pytest.raises(ValueError, match="for models of one linear predictor"):
+    with pytest.raises(ValueError, match="which takes no size, not size=500"):
         MatchedCoreset(at="posterior", size=500).fit(design, y)
     with pytest.raises(TypeError, match=r"[Ss]parse"):
         MatchedCoreset(at="path").fit(design, y)
