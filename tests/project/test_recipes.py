@@ -1,5 +1,5 @@
-"""The page of recipes: each runs as it stands, prints what is shown, and what its advice rests on
-holds."""
+"""Recipes and the examples of methods run as they stand and print what is shown; what a recipe's
+advice rests on holds."""
 
 import io
 import re
@@ -9,7 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "recipes.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = (DOCS / "recipes.md").read_text(encoding="utf-8")
+METHODS = {
+    path.stem: path.read_text(encoding="utf-8") for path in sorted(DOCS.glob("methods/*.md"))
+}
+# Code that is followed by what it prints.
+EXAMPLE = re.compile(r"```python\n((?:(?!```).)*)```\n\n```text\n(.*?)```", re.DOTALL)
 RECIPES = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 # What must hold of a recipe's variables for its advice, with room for the noise between machines.
 HOLDS = {
@@ -51,16 +57,11 @@ HOLDS = {
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_runs_prints_what_is_shown_and_its_advice_holds(name):
     pytest.importorskip("torch", reason="one recipe is of torch")
-    [(code, shown)] = re.findall(
-        r"```python\n((?:(?!```).)*)```\n\n```text\n(.*?)```", RECIPES[name], re.DOTALL
-    )
+    [(code, shown)] = EXAMPLE.findall(RECIPES[name])
     names = {}
-    with redirect_stdout(io.StringIO()) as printed:
-        exec(compile(code, f"recipes.md, {name}", "exec"), names)
-    ours = printed.getvalue().split()
-    theirs = shown.split()
-    assert len(ours) == len(theirs), printed.getvalue()
-    assert [pair for pair in zip(ours, theirs) if not _alike(*pair)] == [], printed.getvalue()
+    printed = _printed(code, f"recipes.md, {name}", names)
+    # which exact rows are found hangs on rounding
+    assert _unlike(printed, shown, rtol=0.3, atol=0.05) == [], printed
     assert [claim for claim in HOLDS[name] if not eval(claim, names)] == []
 
 
@@ -71,10 +72,32 @@ def test_a_recipe_is_short_and_every_one_has_advice_that_is_checked():
     assert max(lengths) <= 32, "about thirty lines of code"
 
 
-def _alike(ours, theirs):
-    """Whether two words are the same, or two numbers near: which exact rows are found hangs on
-    rounding."""
+@pytest.mark.parametrize("page", [page for page, text in METHODS.items() if EXAMPLE.search(text)])
+def test_an_example_of_a_method_prints_what_is_shown(page):
+    for code, shown in EXAMPLE.findall(METHODS[page]):
+        printed = _printed(code, f"{page}.md", {})
+        assert _unlike(printed, shown, rtol=0.1, atol=0.005) == [], printed
+
+
+def _printed(code, page, names):
+    with redirect_stdout(io.StringIO()) as printed:
+        exec(compile(code, page, "exec"), names)
+    return printed.getvalue()
+
+
+def _unlike(printed, shown, **tolerance):
+    """The pairs of words that differ, of numbers beyond a tolerance; all words where their counts
+    differ."""
+    ours = printed.split()
+    theirs = shown.split()
+    if len(ours) != len(theirs):
+        return [ours, theirs]
+    return [pair for pair in zip(ours, theirs) if not _alike(*pair, **tolerance)]
+
+
+def _alike(ours, theirs, **tolerance):
+    """Whether two words are the same, or two numbers near."""
     pair = [re.sub(r"[^\d.]", "", word) for word in (ours, theirs)]
     if not all(re.fullmatch(r"\d*\.?\d+|\d+\.", number) for number in pair):
         return ours == theirs
-    return bool(np.isclose(*map(float, pair), rtol=0.3, atol=0.05))
+    return bool(np.isclose(*map(float, pair), **tolerance))
