@@ -218,8 +218,8 @@ def test_options_of_every_subpackage_were_found():
         ([0, 0, 0], "zero for all 3 rows"),
         ([1, np.nan, 1], "sample_weight contains NaN"),
         ([1, np.inf, 1], "sample_weight contains infinity"),
-        ([1e308, 1e308, 1], "finite sum of at least 2e-308, got inf"),
-        ([5e-324, 0, 0], "finite sum of at least 2e-308, got 4.94e-324"),
+        ([1e308, 1e308, 1], "a sum of at least 2e-308 and below 1e154, got inf"),
+        ([5e-324, 0, 0], "a sum of at least 2e-308 and below 1e154, got 4.94e-324"),
     ],
 )
 def test_a_bad_sample_weight_is_named(weights, message):
@@ -499,6 +499,13 @@ def test_dates_alone_are_no_numbers(rows):
     line = "(X - X.min()) / numpy.timedelta64(1, 'D')"
     if isinstance(rows, np.ndarray):
         KCenter(5).fit(eval(line, {"X": rows, "numpy": np}))
+
+
+def test_rows_and_labels_in_the_wrong_order_are_told_the_order(rng):
+    X = rng.normal(size=(60, 3))
+    for selector in (handful.MatchedCoreset(), SVMCoreset(20), handful.StratifiedCoreset(20)):
+        with pytest.raises(ValueError, match=r"got shape \(60, 3\); the order is fit\(X, y\)"):
+            selector.fit(np.arange(60) % 2, X)
 
 
 def test_sparse_rows_are_told_what_takes_them(rng):

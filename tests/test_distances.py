@@ -43,3 +43,18 @@ def test_few_clusters_are_found_greedily(n_clusters):
     X = np.random.default_rng(0).normal(size=(200, 3))
     model = VCGMM(n_clusters, random_state=0).fit(X)
     np.testing.assert_array_equal(model.predict(X, greedy=True), model.predict(X))
+
+
+@pytest.mark.parametrize("exponent", [-60, -72, -75, -78, -140])
+def test_the_unit_of_float32_rows_changes_no_label(exponent, rng):
+    X = rng.normal(size=(500, 4)).astype(np.float32)
+    centers = X[:8]
+    labels, sq_dist = nearest_centers(X, centers)
+    small = np.ldexp(X, exponent)
+    if exponent == -140:
+        # digits are lost, so these are other rows
+        X = np.ldexp(small.astype(np.float64), -exponent)
+        labels, sq_dist = nearest_centers(X, X[:8])
+    found, small_dist = nearest_centers(small, small[:8])
+    np.testing.assert_array_equal(found, labels)
+    np.testing.assert_allclose(np.ldexp(small_dist, -2 * exponent), sq_dist, rtol=1e-12)

@@ -518,9 +518,8 @@ def check_labels(y, name="y", *, several=True, of=None):
     if not several and gone.ndim == 2 and gone.shape[1] > 1:
         raise ValueError(
             f"{name} must hold one label a row, shape ({len(gone)},), as {type(of).__name__} looks "
-            "at it, got shape "
-            f"{gone.shape}. Several are for what does not look at them: UniformCoreset, for "
-            "example, or a "
+            f"at it, got shape {gone.shape}; the order is fit(X, y). Several are for what does not "
+            "look at them: UniformCoreset, for example, or a "
             "ReservoirCoreset with balanced=False."
         )
     if gone.any():
@@ -674,9 +673,11 @@ def check_sample_weight(sample_weight, n):
         raise ValueError(f"sample_weight is zero for all {n} rows: none counts.")
     with np.errstate(over="ignore"):
         total = sample_weight.sum()
-    if not np.finfo(np.float64).tiny <= total < np.inf:
+    # squares of sums of weights are taken
+    if not np.finfo(np.float64).tiny <= total < LARGEST**0.5:
         raise ValueError(
-            f"sample_weight must have a finite sum of at least 2e-308, got {total:.3g}."
+            f"sample_weight must have a sum of at least 2e-308 and below 1e154, got {total:.3g}: "
+            "divide the weights by it."
         )
     return sample_weight
 

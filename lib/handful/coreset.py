@@ -269,7 +269,7 @@ class Selector(Options):
             check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
         return X, y
 
-    def _check_targets(self, y, dtype):
+    def _check_targets(self, y):
         """ValueError for targets that `_select` refuses beside rows of a dtype; of one class they
         are never asked."""
 

@@ -194,6 +194,8 @@ def nearest_centers(X, centers):
         values = rows @ near.T
         np.subtract(half, values, out=values)
         slack = rounding * (np.sqrt(row_norms(rows, squared=True)) + largest) ** 2
+        # what products lose that are nearly zero
+        slack += (4 + X.shape[1]) * np.finfo(X.dtype).smallest_subnormal
         least = np.take_along_axis(values, values.argmin(axis=1, keepdims=True), axis=1)
         # `nonzero` takes ten times it
         i, c = np.divmod(np.flatnonzero(values <= least + slack[:, None]), len(centers))

@@ -112,18 +112,17 @@ def check_part(selector, size, X, y, sample_weight=None, classes=None):
     if not hasattr(selector, "_check_part"):
         return None
     selector = clone(selector).set_params(size=size)
-    X, y = selector._check_part(X, y)
+    _, y = selector._check_part(X, y)
     if y is not None and sample_weight is not None:
         y = y[as_array(sample_weight) > 0]
     if y is None or len(y) == 0:
         return classes
-    dtype = getattr(X, "dtype", None)
     if np.ndim(y) != 1:
-        selector._check_targets(y, dtype)
+        selector._check_targets(y)
         return None
     check_kind(y)
     if not selector._accepts.classes:
-        selector._check_targets(y, dtype)
+        selector._check_targets(y)
         return None
     if classes is not None and kind_of_labels(classes) != kind_of_labels(y):
         raise ValueError(
@@ -135,7 +134,7 @@ def check_part(selector, size, X, y, sample_weight=None, classes=None):
     labels = np.tile(classes, 3)
     check_classification_targets(labels)
     if len(classes) > 1:
-        selector._check_targets(labels, dtype)
+        selector._check_targets(labels)
     return classes
 
 

@@ -1530,3 +1530,14 @@ def test_where_all_rows_are_kept_nothing_is_said_to_be_missed(rng):
     more = rng.normal(size=(150, 8))
     with pytest.warns(UserWarning, match="it hardly pays: 108 equations would be wanted for 150"):
         matched.fit(more, (more[:, 0] + rng.normal(size=150) > 0).astype(int))
+
+
+def test_folds_and_penalties_that_cannot_be_are_told(rng):
+    X = rng.normal(size=(40, 2))
+    y = np.arange(40) % 2
+    with pytest.raises(ValueError, match="folds must be at most the number of rows, got 50 for 40"):
+        MatchedCoreset(folds=50).fit(X, y)
+    with pytest.raises(
+        ValueError, match=r"penalties must be a list of numbers: give penalties=\[0.1\]"
+    ):
+        MatchedCoreset(penalties=0.1).fit(X, y)

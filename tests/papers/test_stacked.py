@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from handful_papers.bico.networks import small_cnn
+from handful_papers.bico.networks import Dropout, small_cnn
 from handful_papers.bico.stacked import StackedMLP, TorchRuns, _mask
 from torch.nn.functional import cross_entropy
 
@@ -134,3 +134,34 @@ def test_the_cnn_is_the_paper_s():
     X = rng.normal(size=(64, 784)).astype(np.float32) + 0.5 * y[:, None].astype(np.float32)
     assert runs.fit(X, y, n_epochs=6, batch_size=16).accuracy(X, y)[0] > 90
     assert runs.views(X, y, 0).embeddings.shape == (64, 128)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_dropout_is_torchs_own_in_distribution(share, dtype, layout):
+    x = torch.ones(40, 16, 9, 9, dtype=dtype).contiguous(memory_format=layout).requires_grad_()
+    torch.manual_seed(0)
+    ours = Dropout(share)(x)
+    torchs = torch.nn.Dropout(share)(x)
+    assert set(ours.unique().tolist()) == set(torchs.unique().tolist())
+    assert ours.stride() == x.stride()
+    # units, images and channels are dropped alike and independently: shares within six deviations
+    dropped = (ours == 0).double()
+    for axes in [(0, 1, 2, 3), (1, 2, 3), (0, 2, 3), (0, 1)]:
+        off = dropped.mean(axes) - share
+        n = dropped.numel() / off.numel()
+        assert off.abs().max() < 6 * (share * (1 - share) / n) ** 0.5
+    signs = dropped.flatten() - share
+    for lag in (1, 2, 3, 4, 9, 81):
+        together = (signs[lag:] * signs[:-lag]).mean()
+        assert together.abs() < 6 * share * (1 - share) / len(signs) ** 0.5
+    # the mask is also that of the gradients
+    ours.sum().backward()
+    assert torch.equal(x.grad, ours.detach())
+    # the same seed, the same mask; another call, another one
+    torch.manual_seed(0)
+    layer = Dropout(share)
+    assert torch.equal(layer(x), ours)
+    assert not torch.equal(layer(x), ours)
+    assert layer.eval()(x) is x

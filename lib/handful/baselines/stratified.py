@@ -63,7 +63,7 @@ class StratifiedCoreset(SizedSelector):
     def _select(self, X, y, sample_weight, rng):
         strata = y if self.by is None else column_of(X, self.by)
         if self.by is None:
-            self._check_targets(strata, None)
+            self._check_targets(strata)
         present = rng.permutation(np.flatnonzero(sample_weight))
         strata = codes(strata)[present]
         if self.size < len(np.unique(strata)):
@@ -91,7 +91,7 @@ class StratifiedCoreset(SizedSelector):
         weights = own_weight * n_rows_each[stratum]
         return drawn[order], weights[order]
 
-    def _check_targets(self, y, dtype):
+    def _check_targets(self, y):
         if self.by is None:
             check_classification_targets(y)
 

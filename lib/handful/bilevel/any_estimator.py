@@ -311,9 +311,9 @@ class AnyEstimatorCoreset(Selector):
         regresses = kind_of(self._steps()[1]) == "regressor"
         return Accepts("targets" if regresses else "two classes", sparse=True)
 
-    def _check_targets(self, y, dtype):
+    def _check_targets(self, y):
         if self._accepts.classes:
-            self._chooser().set_params(problem=Logistic(), size=self.size)._check_targets(y, dtype)
+            self._chooser().set_params(problem=Logistic(), size=self.size)._check_targets(y)
 
     def _check_part(self, X, y):
         # What comes before the estimator is fitted to all rows: a part of them shows nothing but

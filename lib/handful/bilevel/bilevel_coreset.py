@@ -245,9 +245,9 @@ class BilevelCoreset(Selector):
         self._checked_options()
         return super()._check_part(X, y)
 
-    def _check_targets(self, y, dtype):
+    def _check_targets(self, y):
         problem, strategy, rule, *_ = self._checked_options()
-        problem.check_targets(y, dtype)
+        problem.check_targets(y)
         # the start may need a row of each class
         if self._accepts.classes and np.ndim(y) == 1:
             labels = np.unique(y, return_inverse=True)[1]

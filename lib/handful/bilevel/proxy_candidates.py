@@ -112,13 +112,14 @@ def logistic(estimator, n):
     )
 
 
-# Family -> (where its classes are defined, its candidates); the first that fits counts. A module
-# stands for all in it.
+# Family -> (where its classes are imported from, its candidates); the first that fits counts. A
+# module stands for all in it.
 FAMILIES = {
     "linear": (
         (
             "sklearn.linear_model",
-            "sklearn.svm._classes.Linear",
+            "sklearn.svm.LinearSVC",
+            "sklearn.svm.LinearSVR",
             "sklearn.discriminant_analysis",
             "handful.svm",
         ),
@@ -149,6 +150,12 @@ def check_trainer(estimator):
         )
 
 
+def _public_name(cls):
+    """A class's name as it is imported: without the private modules that define it."""
+    parts = f"{cls.__module__}.{cls.__qualname__}".split(".")
+    return ".".join(part for part in parts if not part.startswith("_"))
+
+
 def candidates_for(estimator, n):
     """The ways to choose points for an estimator.
 
@@ -166,7 +173,7 @@ def candidates_for(estimator, n):
         for an estimator of no known family; the message names the families
     """
     check_trainer(estimator)
-    names = [f"{cls.__module__}.{cls.__qualname__}" for cls in type(estimator).__mro__]
+    names = [_public_name(cls) for cls in type(estimator).__mro__]
     for places, candidates in FAMILIES.values():
         if any(name.startswith(places) for name in names):
             return candidates(estimator, n)
@@ -176,8 +183,6 @@ def candidates_for(estimator, n):
     if len(inner) == 1:
         return [replace(one, own=False) for one in candidates_for(inner[0], n)]
     known = "; ".join(f"{family} ({', '.join(places)})" for family, (places, _) in FAMILIES.items())
-    # as it is imported
-    known = known.replace("svm._classes.Linear", "svm.LinearSVC, sklearn.svm.LinearSVR")
     raise ValueError(
         f"{type(estimator).__name__} is of no family whose proxy is known: {known}. Give a proxy "
         "of its own, a "

@@ -75,8 +75,8 @@ class ProxyCoreset(Selector):
     def _ranks(self):
         return self._chooser()._ranks
 
-    def _check_targets(self, y, dtype):
-        clone(self._chooser()).set_params(size=self.size)._check_targets(y, dtype)
+    def _check_targets(self, y):
+        clone(self._chooser()).set_params(size=self.size)._check_targets(y)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

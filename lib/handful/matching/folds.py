@@ -123,6 +123,10 @@ def _check_folds(folds, codes, weights):
     held = held.reshape(n_folds, n_classes)
     if n_folds < 2 or not len(folds.tested):
         raise ValueError("folds must be at least two, one of them not -1, got one.")
+    if n_folds > len(codes):
+        raise ValueError(
+            f"folds must be at most the number of rows, got {n_folds} for {len(codes)}."
+        )
     for k in folds.tested:
         if not held[k].sum() > 0:
             raise ValueError(f"fold {folds.labels[k]} holds no row of positive weight.")

@@ -180,7 +180,8 @@ class MatchedCoreset(Selector):
     folds : int, array of shape (n,) or None, default=None
         For "path" of linear problems: into how many folds the rows are drawn, each with its share
         of each class; or the fold of each row, for groups for example: any labels, or integers of
-        which -1 is in no test set. None keeps sums of all rows together.
+        which -1 is in no test set. None keeps sums of all rows together. Solvers by single rows,
+        such as scikit-learn's "saga", do not converge on rows of such different weights.
     penalties : array or None, default=None
         For "path"; a tenth of the problem's `l2`, this, and ten times this by default. With `folds`
         the range that is tuned goes from the least to the largest of them, from a hundredth of `l2`
@@ -483,7 +484,7 @@ class MatchedCoreset(Selector):
     def _by_scale(self):
         return self._at == "path"
 
-    def _check_targets(self, y, dtype):
+    def _check_targets(self, y):
         likelihood(self._problem(), y)
 
     def _check_input(self, X, y, sample_weight):
@@ -535,6 +536,8 @@ class MatchedCoreset(Selector):
         own = self.penalties
         if own is None:
             own = [problem.l2 * factor for factor in PENALTY_FACTORS]
+        if np.ndim(own) == 0:
+            raise ValueError(f"penalties must be a list of numbers: give penalties=[{own}].")
         ascending = np.sort(check_vector(own, "penalties"))
         penalties = ascending[::-1]
         if penalties[-1] <= 0:

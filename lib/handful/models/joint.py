@@ -77,10 +77,10 @@ class Joint(Problem):
         for problem in self._problems:
             check_problem(problem)
 
-    def check_targets(self, y, dtype):
+    def check_targets(self, y):
         """As `Problem.check_targets`, of both problems."""
         for problem in self._problems:
-            problem.check_targets(y, dtype)
+            problem.check_targets(y)
 
     def near_zero(self, rows):
         """As `Problem.near_zero`, where both problems move their rows; the targets only where they

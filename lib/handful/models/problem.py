@@ -89,9 +89,8 @@ class Problem(Options):
         = False`)."""
         return y
 
-    def check_targets(self, y, dtype):
-        """ValueError for targets, as the user gave them, that no model can have beside rows X of a
-        dtype."""
+    def check_targets(self, y):
+        """ValueError for targets, as the user gave them, that no model can have."""
         self.encode(y)
 
     def model(self, rows, rng, *, ihvp=None, weighted=False):

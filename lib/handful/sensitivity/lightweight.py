@@ -117,7 +117,7 @@ def lightweight_blocks(blocks: Any, size: int, *, rng: Any) -> Any:
     scatter = about_mean.sum()
     by_weight = 1 / total
     by_distance = 0.0
-    if scatter > 1e-300:
+    if scatter > np.finfo(np.float64).tiny:
         by_weight = 0.5 / total
         by_distance = 0.5 / scatter
     edges = np.cumsum(by_weight * mass + by_distance * about_mean)

@@ -104,10 +104,10 @@ class LogisticSensitivity(SizedSelector):
     radius: Positive = 1.0
 
     def _select(self, X, y, sample_weight, rng):
-        _, signs = self._check_targets(y, X.dtype)
+        _, signs = self._check_targets(y)
         return self._draw(X, signs, sample_weight, rng)
 
-    def _check_targets(self, y, dtype):
+    def _check_targets(self, y):
         return signed_labels(y, "logistic regression")
 
     def _select_one_class(self, X, sample_weight, rng):

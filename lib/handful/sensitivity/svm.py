@@ -158,7 +158,7 @@ class SVMCoreset(SizedSelector):
 
     def _select(self, X, y, sample_weight, rng):
         present = np.flatnonzero(sample_weight > 0)
-        self.classes_, signs = self._check_targets(y[present], X.dtype)
+        self.classes_, signs = self._check_targets(y[present])
         by_class = np.argsort(signs, kind="stable")
         rows = present[by_class]
         signs = signs[by_class]
@@ -180,7 +180,7 @@ class SVMCoreset(SizedSelector):
         )
         return self._draw(self.size, rng)
 
-    def _check_targets(self, y, dtype):
+    def _check_targets(self, y):
         return signed_labels(y, "an SVM")
 
     def _draw(self, size, rng):
