@@ -21,6 +21,7 @@ class Dropout(nn.Module):
         self.share = share
 
     def forward(self, x):
+        """Units of any shape, kept and scaled or zero; x itself where nothing is dropped."""
         if not self.training or not self.share:
             return x
         n_words = -(-x.numel() // 4)
