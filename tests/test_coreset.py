@@ -46,7 +46,7 @@ def test_take_gives_the_rows_in_order_with_repetition(container):
     X = np.arange(12.0).reshape(6, 2)
     rows, y, nothing, weights = CORESET.take(container(X), container(X[:, :1]), None)
     assert nothing is None
-    assert weights is CORESET.weights
+    np.testing.assert_array_equal(weights, CORESET.weights)
     if not isinstance(container(X), list):
         assert type(rows) is type(container(X)) or sparse.issparse(rows)
     for taken, whole in ((rows, X), (y, X[:, :1])):
@@ -124,10 +124,13 @@ class Last(Selector):
 def test_a_subclass_gets_checked_input():
     last = Last().fit([[1, 2], [3, 4], [5, 6]], sample_weight=[1, 0, 2])
     X, y, sample_weight, rng = last.seen
+    # a row of weight zero is absent
+    assert X.tolist() == [[1, 2], [5, 6]]
+    assert sample_weight.tolist() == [1, 2]
     assert X.dtype == sample_weight.dtype == np.float64
     assert y is None
     assert isinstance(rng, np.random.Generator)
-    assert last.indices_.tolist() == [1, 2]
+    assert last.indices_.tolist() == [0, 2]
     assert last.indices_.dtype == np.intp
     assert last.n_features_in_ == 2
     assert Last().fit(np.ones((3, 1), dtype=np.float32)).seen[0].dtype == np.float32
@@ -273,3 +276,16 @@ def test_a_selector_refuses_items_of_other_data():
     for n in (29, 31):
         with pytest.raises(ValueError, match=f"fit saw 30 rows, but got {n} rows"):
             chosen.subset(TensorDataset(torch.zeros(n)))
+
+
+def test_what_is_taken_may_be_changed(rng):
+    X = rng.normal(size=(100, 2))
+    few = UniformCoreset(10, random_state=0).fit(X)
+    coreset = few.coreset_
+    for source in (few, coreset):
+        X_small, weights = source.take(X)
+        weights /= weights.sum()
+        X_small -= X_small.mean()
+        assert source.take(X)[1].sum() == pytest.approx(100)
+        np.testing.assert_array_equal(source.take(X)[0], X[few.indices_])
+    assert few.weights_.sum() == pytest.approx(100)

@@ -148,3 +148,16 @@ def test_nobody_hears_of_the_scales_of_a_proxys_features():
 
     assert not scales_named(uneven, X)
     assert scales_named(None, uneven.fit_transform(X))
+
+
+@pytest.mark.parametrize("model", [Herding(5), SVMCoreset(5), LinearSVM()], ids=repr)
+def test_rows_of_weight_zero_have_no_scale(model):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 3))
+    y = X[:, 0] > 0
+    X[50:, 2] *= 1e5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ScaleWarning)
+        model.fit(X, y, sample_weight=np.repeat([1.0, 0.0], 50))
+    with pytest.warns(ScaleWarning):
+        model.fit(X, y)

@@ -682,6 +682,15 @@ def check_sample_weight(sample_weight, n):
     return sample_weight
 
 
+def counted_rows(X, sample_weight):
+    """Places of the rows of positive weight, or None where all count; ValueError as in
+    `check_sample_weight`."""
+    if sample_weight is None:
+        return None
+    weights = check_sample_weight(sample_weight, validation._num_samples(X))
+    return None if weights.all() else np.flatnonzero(weights)
+
+
 def without_absent(y, sample_weight):
     """`y` with the label of a row that counts for each row of weight zero, so that no class is of
     absent rows only."""
@@ -810,9 +819,10 @@ def check_memory(what, n_bytes, way_out):
 
 
 def check_coreset(indices, weights):
-    """Indices (as intp) and weights of a coreset as arrays; ValueError as for `handful.Coreset`."""
-    indices = np.asarray(indices)
-    weights = np.asarray(weights)
+    """Indices (as intp) and weights of a coreset as new arrays; ValueError as for
+    `handful.Coreset`."""
+    indices = np.array(indices)
+    weights = np.array(weights)
     if indices.ndim != 1 or indices.shape != weights.shape:
         raise ValueError(
             "a coreset needs one weight per index: got indices of shape "

@@ -18,9 +18,9 @@ from handful.checks import (
     check_sample_weight,
     check_size,
     checked_shape,
+    counted_rows,
     is_blocks,
     validate_data,
-    without_absent,
 )
 from handful.lazy import module_with_torch
 from handful.options import Count, Options, all_or_nothing, check_options
@@ -87,8 +87,8 @@ class Coreset:
             rows = as_blocks(X, *arrays).take(self.indices)
             own = [rows.weight] if arrays[1:] and arrays[1] is not None else arrays[1:]
             labels = [rows.y] if arrays or rows.y is not None else []
-            return [rows.X, *labels, *own, self.weights]
-        return [*(_rows_of(a, self.indices) for a in (X, *arrays)), self.weights]
+            return [rows.X, *labels, *own, self.weights.copy()]
+        return [*(_rows_of(a, self.indices) for a in (X, *arrays)), self.weights.copy()]
 
     def subset(self, dataset: Any) -> Any:
         """The coreset of a `torch.utils.data.Dataset`, as a `torch.utils.data.Subset` that yields
@@ -114,8 +114,8 @@ class Selector(Options):
     ``_select(X, y, sample_weight, rng) -> (indices, weights)``
 
     where `X` is a checked 2-d array or CSR matrix of finite floats, `y` a 1-d array or None,
-    `sample_weight` a float64 array of length n (ones where the caller gave none) and `rng` a
-    `numpy.random.Generator`. Rows of weight zero count as absent: they must not be selected.
+    `sample_weight` a positive float64 array of length n (ones where the caller gave none) and `rng`
+    a `numpy.random.Generator`. Rows of weight zero are absent: they are left out before.
     """
 
     # This is what the input may be.
@@ -133,6 +133,8 @@ class Selector(Options):
     _ranks = True
     # It chooses from a part of the data, where a class that gets no row is no loss yet.
     _of_a_part = False
+    # It has results for each row, so that its `_select` gets those of weight zero, too.
+    _sees_absent = False
 
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Choose the coreset.
@@ -179,13 +181,30 @@ class Selector(Options):
         return self._fit_rows(X, y, sample_weight, **options)
 
     def _fit_rows(self, X, y, sample_weight, **options):
+        present = None if self._sees_absent else counted_rows(X, sample_weight)
+        if present is None:
+            self._choose(X, y, sample_weight, options)
+            return self
+        n = len(sample_weight)
+        check_consistent_length(X, y)
+        check_size(self.size, len(present), n, repeats=self._repeats)
+        try:
+            self._choose(*(take_rows(a, present) for a in (X, y, sample_weight)), options)
+        finally:
+            # as after Ctrl-C
+            if hasattr(self, "indices_"):
+                self.indices_ = present[self.indices_]
+        self.n_samples_fit_ = n
+        return self
+
+    def _choose(self, X, y, sample_weight, options):
         given = y
         X, y, sample_weight = self._check_input(X, y, sample_weight)
         self.n_samples_fit_ = X.shape[0]
         if self._by_scale and not self._of_a_part:
             name = type(self).__name__
             way_out = f"Scale them first: {name}(...).fit(StandardScaler().fit_transform(X), ...)."
-            warn_of_scales(X, name, way_out)
+            warn_of_scales(X if sample_weight.all() else X[sample_weight > 0], name, way_out)
         with one_blas_thread():
             indices, weights = self._select(
                 X, y, sample_weight, as_generator(self.random_state), **options
@@ -197,7 +216,6 @@ class Selector(Options):
                 class_totals(given, sample_weight),
                 class_totals(take_rows(given, self.indices_), self.weights_),
             )
-        return self
 
     def _tell_lost(self, totals, drawn):
         """A UserWarning where a class has no row among those drawn; `class_totals` of all rows, and
@@ -214,10 +232,8 @@ class Selector(Options):
         more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
         warn(
             f"{type(self).__name__} drew no row of class {', '.join(named)}{more}: a draw without "
-            "bias may miss a rare "
-            "class, and a classifier trained on its rows does not know it. StratifiedCoreset, "
-            "BilevelCoreset and "
-            "MatchedCoreset keep each class.",
+            "bias may miss a rare class, and a classifier trained on its rows does not know it. "
+            "StratifiedCoreset and BilevelCoreset keep each class.",
         )
 
     def _fit_blocks(self, blocks):
@@ -254,7 +270,7 @@ class Selector(Options):
         check_size(
             self.size, int(np.count_nonzero(sample_weight)), X.shape[0], repeats=self._repeats
         )
-        return X, without_absent(y, sample_weight), sample_weight
+        return X, y, sample_weight
 
     def _check_part(self, X, y):
         """X and y, checked as `fit` checks them, of rows that are a part of the data only, such as

@@ -8,10 +8,10 @@ from sklearn.base import clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import has_fit_parameter
 
-from handful.checks import accepts_of
+from handful.checks import accepts_of, counted_rows
 from handful.forms import check_kind, kind_of_labels
 from handful.rows import joined
-from handful.tables import as_array, missing
+from handful.tables import as_array, missing, take_rows
 
 # More different numbers are counts, or the targets of a regression.
 MOST_CLASSES = 100
@@ -213,8 +213,12 @@ def choose(selector, X, y, sample_weight, rng):
         as the selector's `fit`
     """
     if accepts_of(selector).y == "two classes" and of_one_class(y, sample_weight):
+        present = counted_rows(X, sample_weight)
+        if present is not None:
+            X, y, sample_weight = (take_rows(a, present) for a in (X, y, sample_weight))
         X, _, sample_weight = selector._check_input(X, y, sample_weight)
-        return selector._select_one_class(X, sample_weight, rng)
+        chosen, weights = selector._select_one_class(X, sample_weight, rng)
+        return chosen if present is None else present[chosen], weights
     selector._of_a_part = True
     selector.fit(X, y, sample_weight=sample_weight)
     return selector.indices_, selector.weights_

@@ -585,3 +585,21 @@ def test_class_weights_are_warned_of_and_given_to_fit_they_are_those_of_all_rows
     X_small, y_small, w = coreset.fit(X, y, sample_weight=by_class).take(X, y)
     of_few = plain.fit(X_small, y_small, sample_weight=w).predict_proba(X)[:, 1]
     np.testing.assert_allclose(of_few, balanced.fit(X, y).predict_proba(X)[:, 1], atol=0.01)
+
+
+def test_the_first_steps_of_a_pipeline_see_no_rows_of_weight_zero():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    y = np.where(X[:, 0] + X[:, 1] > 0, "yes", "no")
+    absent = 1e4 * rng.normal(size=(300, 3))
+    absent[7] = np.nan
+    w = np.r_[np.ones(200), np.zeros(300)]
+    pipeline = make_pipeline(StandardScaler(), KNeighborsClassifier(3))
+    options = dict(size=20, n_draws=2, n_exchanges=2, random_state=0)
+    expected = AnyEstimatorCoreset(pipeline, **options).fit(X, y)
+    few = AnyEstimatorCoreset(pipeline, **options)
+    few.fit(np.vstack([X, absent]), np.r_[y, ["other"] * 300], sample_weight=w)
+    np.testing.assert_allclose(few.encoder_[0].scale_, X.std(axis=0))
+    np.testing.assert_array_equal(few.indices_, expected.indices_)
+    np.testing.assert_allclose(few.weights_, expected.weights_)
+    assert few.n_samples_fit_ == 500

@@ -269,6 +269,16 @@ def test_views_agree_with_autograd(rng):
     np.testing.assert_allclose(view.embeddings, torch.relu(model[0](X)).detach().numpy(), atol=1e-6)
 
 
+def test_views_leave_each_layer_in_its_mode():
+    model = torch.nn.Sequential(
+        torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6), torch.nn.Dropout(0.5), torch.nn.Linear(6, 3)
+    )
+    # frozen, as in fine-tuning
+    model[1].eval()
+    network_views(model, torch.randn(20, 4))
+    assert [layer.training for layer in (model, *model)] == [True, True, False, True, True]
+
+
 @pytest.mark.parametrize(
     ("y", "message"),
     [

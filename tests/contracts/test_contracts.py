@@ -24,6 +24,7 @@ from contracts.test_selectors import SELECTORS
 from handful import (
     VCGMM,
     CoresetEstimator,
+    KCenter,
     LightweightCoreset,
     LinearSVM,
     Logistic,
@@ -101,7 +102,7 @@ def every():
     yield from (Reservoir(6, random_state=0), ClassBalancedReservoir(6, random_state=0))
     yield MergeReduce(UniformCoreset(), size=6, leaf_size=30, random_state=0)
     yield ReservoirCoreset(UniformCoreset(), size=6, random_state=0)
-    yield ProxyCoreset(UniformCoreset(), Nystrom(RBF(), n_landmarks=5), size=6, random_state=0)
+    yield ProxyCoreset(KCenter(), Nystrom(RBF(), n_landmarks=5), size=6, random_state=0)
     yield AnyEstimatorCoreset(
         LogisticRegression(), size=6, n_draws=2, n_exchanges=2, random_state=0
     )

@@ -605,3 +605,15 @@ def test_folds_of_rows_without_any_effect_keep_their_sums(problem, y):
     few, w = X[chosen.indices_], chosen.weights_
     np.testing.assert_allclose(w @ few / w.sum(), X.mean(axis=0), atol=1e-6)
     np.testing.assert_allclose(w @ y[chosen.indices_] / w.sum(), y.mean(), atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_folds_are_stratified_by_the_rows_that_count(seed):
+    rng = np.random.default_rng(seed)
+    y = np.r_[np.repeat([0, 1], 30), rng.integers(0, 2, 2000)]
+    X = rng.normal(size=(len(y), 2))
+    w = np.r_[np.ones(60), np.zeros(2000)]
+    fitted = MatchedCoreset(Logistic(), folds=3, random_state=seed).fit(X, y, sample_weight=w)
+    for label in (0, 1):
+        of_class = fitted.row_folds_[:60][y[:60] == label]
+        assert np.bincount(of_class).tolist() == [10, 10, 10]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from handful import Logistic, MatchedCoreset
+from handful import BilevelCoreset, Logistic, MatchedCoreset
 from handful.models import GaussianMixture, Joint, Network, Poisson, Problem
 from scipy.special import log_softmax, softmax
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -176,6 +176,13 @@ class Quartic(InTorch):
         return self.l2 * ((theta - 1.0) ** 4).sum()
 
 
+class Shifted(InTorch):
+    """A quadratic penalty whose minimum is not at zero."""
+
+    def penalty(self, theta):
+        return 0.5 * self.l2 * ((theta - 3.0) ** 2).sum()
+
+
 class WrongShape(ByHand):
     """Losses as a column."""
 
@@ -198,6 +205,7 @@ def test_words_that_a_problem_does_not_encode_are_told(counts):
         (Problem(), "path", TypeError, "must implement losses, gradients, hessian"),
         (GaussianMixture(2), "path", ValueError, "strength l2.*GaussianMixture lacks.*posterior"),
         (Quartic(), "path", ValueError, "quadratic.*Quartic is not: take at='posterior'"),
+        (Shifted(), "path", ValueError, "minimum at zero.*Shifted is not: take at='posterior'"),
         (WrongShape(), "posterior", ValueError, r"WrongShape.losses must give shape \(\d+,\)"),
         (ByHand(), np.zeros((3, 2)), ValueError, r"ByHand.losses fails at parameters of shape \(2"),
     ],
@@ -256,3 +264,10 @@ def test_only_jax_is_told_what_jax_needs():
 def test_what_is_no_problem_is_told_what_to_give(problem, message):
     with pytest.raises(TypeError, match=message):
         MatchedCoreset(problem).fit(np.ones((9, 2)), np.arange(9) % 2)
+
+
+@pytest.mark.parametrize("problem", [Shifted(), Quartic()], ids=["shifted", "quartic"])
+def test_a_penalty_that_newtons_method_would_not_see_is_refused(counts, problem):
+    X, y = counts
+    with pytest.raises(ValueError, match="not quadratic with its minimum at zero: write a solve"):
+        BilevelCoreset(problem, size=5, random_state=0).fit(X, y)

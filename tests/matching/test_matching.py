@@ -29,6 +29,7 @@ from scipy.special import digamma, expit, logsumexp, polygamma
 from scipy.stats import norm
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
+from sklearn.metrics import log_loss
 
 # recombine ---------------------------------------------------------------------------------------
 
@@ -187,6 +188,27 @@ def test_the_bound_of_the_excess_is_never_below_the_truth(seed):
         best, chosen = (best_for(rows, np.diag(precision), 0 * precision) for rows in (every, few))
         loss = [(precision @ t**2 / 2 - every.sums(t[None])[0]) / len(X) for t in (best, chosen)]
         assert loss[1] - loss[0] <= bound
+
+
+@pytest.mark.parametrize("at", ["posterior", "draws"])
+def test_the_bound_of_the_excess_at_one_penalty_is_the_excess(at):
+    X, eta, rng = linear_data(1, n=300)
+    y = rng.random(300) < expit(eta)
+    draws = rng.normal(size=(6, X.shape[1] + 1))
+    options = dict(size=12, random_state=0) if at == "posterior" else {}
+    at = draws if at == "draws" else at
+    matched = MatchedCoreset(Logistic(1e-2), at=at, penalties=[1e-2], **options).fit(X, y)
+    bound = matched.excess(X, y)
+    C = 1 / (1e-2 * 300)
+    every = LogisticRegression(C=C, tol=1e-10).fit(X, y)
+    X_small, y_small, w = matched.take(X, y)
+    few = LogisticRegression(C=C, tol=1e-10).fit(X_small, y_small, w)
+    losses = [
+        log_loss(y, model.predict_proba(X)) + 0.005 * np.sum(model.coef_**2)
+        for model in (every, few)
+    ]
+    assert losses[1] - losses[0] > 1e-5
+    assert bound == pytest.approx(losses[1] - losses[0], rel=1e-2)
 
 
 @pytest.mark.parametrize("seed", range(3))

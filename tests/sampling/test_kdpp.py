@@ -176,3 +176,11 @@ def test_probabilities_keep_their_digits_far_from_the_origin_and_at_any_scale(sh
 def test_sets_are_drawn_by_a_generator():
     with pytest.raises(TypeError, match=r"rng must be a numpy\.random\.Generator"):
         KDPP(features(), 2).sample(rng=5)
+
+
+def test_an_array_that_changes_afterwards_changes_no_probability():
+    F = np.random.default_rng(0).normal(size=(8, 3))
+    points = KDPP(F, 2, random_state=0)
+    before = points.log_prob([1, 5])
+    F *= 5
+    assert points.log_prob([1, 5]) == before

@@ -310,3 +310,23 @@ def test_a_loader_with_a_state_of_its_own_gets_the_state_as_it_draws():
     # five are drawn
     again.load_state_dict(batches.state_dict())
     assert [i for i, _ in (zip(*batch) for batch in again)] == expected[5:]
+
+
+def test_a_state_of_before_the_components_were_replaced_brings_them_back(rng):
+    first, second, third = (rng.dirichlet(np.full(40, 0.3), size=3) for _ in range(3))
+    sampler = MixtureSampler(first, batch_size=5, random_state=0)
+    before = sampler.state_dict()
+    q = sampler.probabilities
+    expected = sampler.sample()
+    sampler.set_probabilities(second)
+    between = sampler.state_dict()
+    sampler.set_probabilities(third)
+    sampler.load_state_dict(before)
+    np.testing.assert_array_equal(sampler.probabilities, q)
+    for ours, theirs in zip(sampler.sample(), expected):
+        np.testing.assert_array_equal(ours, theirs)
+    other = MixtureSampler(second, batch_size=5, random_state=0)
+    sampler.load_state_dict(between)
+    np.testing.assert_allclose(sampler.probabilities, other.probabilities)
+    sampler.load_state_dict(before)
+    np.testing.assert_array_equal(sampler.probabilities, q)

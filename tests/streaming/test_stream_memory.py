@@ -198,6 +198,22 @@ def test_the_arrays_of_a_chunk_may_be_used_again(data, kind):
         np.testing.assert_array_equal(ours, theirs)
 
 
+@every_kind
+def test_what_is_read_of_a_stream_may_be_changed(data, kind):
+    X, y = data
+    stream = of(kind)
+    other = of(kind)
+    for part in np.split(np.arange(900), 10):
+        stream.partial_fit(X[part], y[part])
+        other.partial_fit(X[part], y[part])
+        read = [*stream.rows(), stream.indices_, stream.weights_, stream.coreset_.weights]
+        for array in read:
+            array *= 0
+        for ours, theirs in zip(stream.rows(), other.rows()):
+            np.testing.assert_array_equal(ours, theirs)
+        np.testing.assert_array_equal(stream.indices_, other.indices_)
+
+
 @pytest.mark.parametrize(
     ("kind", "option", "value"),
     [(kind, "size", value) for kind in KINDS for value in (50, 10)]

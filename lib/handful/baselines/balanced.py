@@ -17,7 +17,7 @@ from handful.coreset import SizedSelector
 from handful.options import integer
 from handful.plans import ChooseAgain, inclusion_probabilities
 from handful.running import warn
-from handful.tables import as_array, is_missing, names_of, take_rows
+from handful.tables import as_array, is_missing, names_of
 
 MAX_COLUMNS = 2000
 """Most columns whose correlations are computed: a matrix of 32 MB, and some seconds for its
@@ -107,11 +107,9 @@ class BalancedCoreset(SizedSelector):
     degree: Annotated[int, integer(least=1, most=4)] = 1
 
     def _select(self, X, y, sample_weight, rng):
-        present = np.flatnonzero(sample_weight)
         # their scale changes no draw, and squares of huge ones would be infinite
-        weights = sample_weight[present] / sample_weight.max()
-        labels = take_rows(y, present)
-        features = self._features(take_rows(X, present), labels, weights)
+        weights = sample_weight / sample_weight.max()
+        features = self._features(X, y, weights)
         most = max(1, self.size // 2)
         balanced = leading_columns(features, weights, most)
         self.n_balanced_ = balanced.shape[1]
@@ -121,8 +119,7 @@ class BalancedCoreset(SizedSelector):
         mean = np.average(features, axis=0, weights=weights)
         judged = in_rows(each * (features - mean), probabilities)
         drawn = cube_sample(columns, probabilities, rng, judged=judged)
-        indices = present[drawn]
-        return indices, sample_weight[indices] / probabilities[drawn]
+        return drawn, sample_weight[drawn] / probabilities[drawn]
 
     def _features(self, X, y, weights):
         """The columns to balance, before any is left out: float array of shape (n, k)."""

@@ -51,20 +51,19 @@ class _Centers(SizedSelector):
     weighting: Literal["equal", "cells"] = "equal"
 
     def _select(self, X, y, sample_weight, rng):
-        present = np.flatnonzero(sample_weight)
-        sample_weight = sample_weight[present]
-        rows = X[present]
-        about_mean, _ = centred(rows, sample_weight)
+        # one layout, one rounding
+        X = X if sparse.issparse(X) else np.ascontiguousarray(X)
+        about_mean, _ = centred(X, sample_weight)
         centers = self._centers(about_mean, sample_weight, rng)
         if current_word(self.weighting) == "equal":
             mean_weight = sample_weight.sum() / self.size
             weights = np.full(self.size, mean_weight)
         else:
-            chosen = dense(rows[centers])
+            chosen = dense(X[centers])
             # the first of equally near ones, in any form
-            nearest, _ = nearest_centers(rows, chosen)
+            nearest, _ = nearest_centers(X, chosen)
             weights = np.bincount(nearest, weights=sample_weight, minlength=self.size)
-        return present[centers], weights
+        return centers, weights
 
 
 class KMeansPlusPlus(_Centers):

@@ -14,12 +14,9 @@ class _EqualWeights(SizedSelector):
     sample_weight."""
 
     def _select(self, X, y, sample_weight, rng):
-        present = np.flatnonzero(sample_weight)
-        rows = X[present].astype(np.float64)
-        labels = None if y is None else y[present]
-        order = self._order(rows, labels, sample_weight[present], rng)
+        order = self._order(X.astype(np.float64, order="C"), y, sample_weight, rng)
         mean_weight = sample_weight.sum() / self.size
-        return present[order], np.full(self.size, mean_weight)
+        return order, np.full(self.size, mean_weight)
 
 
 class Herding(_EqualWeights):

@@ -64,18 +64,15 @@ class StratifiedCoreset(SizedSelector):
         strata = y if self.by is None else column_of(X, self.by)
         if self.by is None:
             self._check_targets(strata)
-        present = rng.permutation(np.flatnonzero(sample_weight))
-        strata = codes(strata)[present]
+        shuffled = rng.permutation(len(sample_weight))
+        strata = codes(strata)[shuffled]
         if self.size < len(np.unique(strata)):
-            strata = self._fewer(strata, sample_weight[present])
-        mass = np.bincount(strata, sample_weight[present] / sample_weight.max())
+            strata = self._fewer(strata, sample_weight[shuffled])
+        mass = np.bincount(strata, sample_weight[shuffled] / sample_weight.max())
         n_rows = np.bincount(strata)
-        # a stratum whose rows all have weight 0 gives none
-        held = n_rows > 0
-        n_drawn = np.zeros(len(n_rows), dtype=int)
-        n_drawn[held] = allocate(mass[held], n_rows[held], self.size)
+        n_drawn = allocate(mass, n_rows, self.size)
         # The rows of each stratum in random order, of which the first are drawn.
-        by_stratum = present[np.argsort(strata, kind="stable")]
+        by_stratum = shuffled[np.argsort(strata, kind="stable")]
         stratum = np.repeat(np.arange(len(n_drawn)), n_drawn)
         first_drawn = np.cumsum(n_drawn) - n_drawn
         first_row = np.cumsum(n_rows) - n_rows
@@ -86,7 +83,7 @@ class StratifiedCoreset(SizedSelector):
         shift = rng.random(len(n_drawn))
         share = (place + shift[stratum]) / n_drawn[stratum]
         order = np.argsort(share, kind="stable")
-        n_rows_each = n_rows / np.maximum(n_drawn, 1)
+        n_rows_each = n_rows / n_drawn
         own_weight = sample_weight[drawn]
         weights = own_weight * n_rows_each[stratum]
         return drawn[order], weights[order]

@@ -51,7 +51,7 @@ class UniformCoreset(SizedSelector):
     _draws = True
 
     def _select(self, X, y, sample_weight, rng):
-        present = np.flatnonzero(sample_weight)
-        indices = rng.choice(present, self.size, replace=False)
-        n_rows_each = len(present) / self.size
+        n = len(sample_weight)
+        indices = rng.choice(n, self.size, replace=False)
+        n_rows_each = n / self.size
         return indices, sample_weight[indices] * n_rows_each

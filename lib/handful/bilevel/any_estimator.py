@@ -465,11 +465,12 @@ class AnyEstimatorCoreset(Selector):
 
     def _split(self, labels, sample_weight, rng):
         """Rows that may be chosen, and rows held out; of each class at least one may be chosen."""
-        present = rng.permutation(np.flatnonzero(sample_weight))
-        held = present[: min(self.n_held_out, len(present) // 3, len(present) - self.size)]
+        n = len(sample_weight)
+        shuffled = rng.permutation(n)
+        held = shuffled[: min(self.n_held_out, n // 3, n - self.size)]
         if labels is not None:
-            held = held[np.isin(labels[held], labels[present[len(held) :]])]
-        return np.setdiff1d(present, held), held
+            held = held[np.isin(labels[held], labels[shuffled[len(held) :]])]
+        return np.setdiff1d(shuffled, held), held
 
     def _selectors(self, X, labels, sample_weight, weighted, rng):
         # (name, selector, proxy or None, weights) of all choices; a seed is drawn for each, whether

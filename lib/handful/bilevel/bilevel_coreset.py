@@ -199,7 +199,7 @@ class BilevelCoreset(Selector):
         rows = problem.near_zero(rows)
         weighted = weighting != "equal" or isinstance(strategy, Regularised)
         model = problem.model(rows, rng, ihvp=ihvp, weighted=weighted)
-        candidates = np.flatnonzero(sample_weight)
+        candidates = np.arange(len(sample_weight))
         labels = model.labels()
         total = sample_weight.sum()
         start = strategy.start(candidates, labels, self.size, rule, rng)

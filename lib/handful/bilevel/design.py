@@ -163,14 +163,14 @@ class OptimalDesign(Selector):
         share = sample_weight / sample_weight.sum()
         M = np.eye(X.shape[1]) if self.design == "A" else (X.T * share) @ X
         with np.errstate(over="ignore", invalid="ignore"):
-            chosen = self._greedy(X, M, np.flatnonzero(sample_weight == 0))
+            chosen = self._greedy(X, M)
         weights = np.ones(self.size)
         if self.repeat:
             weights = optimal_repetitions(X[chosen], M, self.prior_precision, self.size)
         self.objective_ = 0.5 * design_traces(X[chosen], weights, M, self.prior_precision)[0]
         return chosen, weights * (sample_weight.sum() / weights.sum())
 
-    def _greedy(self, X, M, absent):
+    def _greedy(self, X, M):
         # One row more changes F^-1 by a matrix of rank one: two matrix-vector products a step for
         # all candidates.
         chosen = []
@@ -186,7 +186,6 @@ class OptimalDesign(Selector):
                     age = 0
                 scores = gain / (1.0 + leverage) if self.rule == "exact" else gain.copy()
                 scores[chosen] = -np.inf
-                scores[absent] = -np.inf
                 k = int(np.argmax(scores))
                 _determined(scores[k], self.prior_precision)
                 chosen.append(k)

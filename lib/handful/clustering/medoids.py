@@ -52,9 +52,8 @@ class Medoids(SizedSelector):
     _ranks = False
 
     def _select(self, X: Any, y: Any, sample_weight: Any, rng: Any) -> Any:
-        present = np.flatnonzero(sample_weight)
-        u = sample_weight[present]
-        X, _ = centred(X[present], u)
+        u = sample_weight
+        X, _ = centred(np.ascontiguousarray(X), u)
         # squares that float32 holds, and the same digits
         _, exponent = np.frexp(np.abs(X).max())
         X /= 2.0**exponent
@@ -70,7 +69,7 @@ class Medoids(SizedSelector):
         rows.sort()
         cell, _ = nearest_centers(X, X[rows])
         weights = np.bincount(cell, weights=u, minlength=self.size)
-        return present[rows], weights
+        return rows, weights
 
 
 def _lloyd(X, weights, centers):

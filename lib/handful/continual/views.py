@@ -114,7 +114,8 @@ def network_views(model, X, y=None, *, head=None, batch_size=1000):
     seen = []
     logits = []
     hook = head.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].detach()))
-    training = model.training
+    # Frozen parts may be in evaluation mode already.
+    modes = {module: module.training for module in model.modules()}
     try:
         model.eval()
         with torch.no_grad():
@@ -122,7 +123,8 @@ def network_views(model, X, y=None, *, head=None, batch_size=1000):
                 logits.append(model(X[start : start + batch_size]))
     finally:
         hook.remove()
-        model.train(training)
+        for module, training in modes.items():
+            module.training = training
     if not seen:
         raise ValueError("the model did not use the layer `head`.")
     outputs = as_array(torch.cat(logits))

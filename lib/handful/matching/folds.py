@@ -87,6 +87,8 @@ def folds_of_rows(folds, codes, weights, rng):
         order = np.argsort(rng.random(n))
         # Small integers are sorted in the time of a pass.
         shuffled = codes.astype(np.int16)[order]
+        # Rows of weight zero come last, whatever their class.
+        shuffled[weights[order] == 0] = np.iinfo(np.int16).max
         order = order[np.argsort(shuffled, kind="stable")]
         drawn[order] = np.resize(np.arange(folds), n)
         found = Folds(drawn, np.arange(folds))

@@ -296,14 +296,18 @@ class ProblemLikelihood(Likelihood):
         p = len(theta)
         return self._asked("hessian", (p, p), theta, X, y, w)
 
+    def problem_of(self, l2):
+        """The problem with a penalty of another strength, if one is given."""
+        problem = copy(self.problem)
+        if l2 is not None:
+            problem.l2 = l2
+        return problem
+
     def penalty(self, theta, X, y, l2=None):
         """Second derivative of the penalty, shape (p, p), at parameters (p,), of another strength
         if one is given; the rows only say how many columns there are."""
-        asked = self
-        if l2 is not None:
-            asked = copy(self)
-            asked.problem = copy(self.problem)
-            asked.problem.l2 = l2
+        asked = copy(self)
+        asked.problem = self.problem_of(l2)
         one_y = None if y is None else y[:1]
         no_weight = np.zeros(1)
         return asked._hessian(theta, X[:1], one_y, no_weight)

@@ -269,6 +269,8 @@ class MatchedCoreset(Selector):
     random_state: Seed = None
 
     _ranks = False
+    # the folds of all rows
+    _sees_absent = True
     _plan = _SumOverBlocks()
     _elsewhere = PENALTY_OF_PROBLEM
 
@@ -357,8 +359,8 @@ class MatchedCoreset(Selector):
     def excess(
         self, X: Table, y: Table = None, sample_weight: Table = None, tol: float = 1e-4
     ) -> float:
-        """An upper bound of what training on the rows loses at any penalty from the lowest matched
-        to the highest.
+        """An upper bound of what training on the rows loses at any penalty from the lowest of
+        `penalties` to the highest; by default from a tenth of the problem's to ten times it.
 
         Parameters
         ----------

@@ -59,7 +59,6 @@ def path_excess(rows, few, low, high, tol):
     n = rows.weights.sum()
     enough = CLOSE * rows.weights.mean()
     covers = penalised(rows)
-    worst = 0.0
     l2 = low
     step = 0.1
 
@@ -73,8 +72,9 @@ def path_excess(rows, few, low, high, tol):
 
     chosen = 0 * covers
     best = solve(rows, l2, chosen)
+    chosen = solve(few, l2, chosen)
+    worst = loss(chosen, l2) - loss(best, l2) + ROUNDING
     while l2 < high * (1 - 1e-12):
-        chosen = solve(few, l2, chosen)
         of_all = rows.expansion(chosen) / n
         of_few = few.expansion(chosen) / n
         slope = of_all[0, 1:]
@@ -111,6 +111,7 @@ def path_excess(rows, few, low, high, tol):
         l2 = end
         step = 2 * step
         best = best_end
+        chosen = solve(few, l2, chosen)
     return float(worst)
 
 
@@ -169,7 +170,9 @@ def optima_of_penalties(rows, penalties, start):
         penalty = rows.model.penalty(start, X, y, l2)
         theta = best_for(rows, n * penalty, theta, enough=enough)
         at_optimum = rows.model.penalty(theta, X, y, l2)
-        if not np.allclose(penalty, at_optimum, rtol=1e-6):
+        is_constant = np.allclose(penalty, at_optimum, rtol=1e-6)
+        problem = rows.model.problem_of(l2)
+        if not (is_constant and problem.has_quadratic_penalty(theta, penalty, X, y)):
             raise ValueError(
                 "at='path' needs a penalty that is quadratic with its minimum at zero, and that of "
                 f"{type(rows.model.problem).__name__} is not: take at='posterior'."

@@ -137,6 +137,16 @@ class Problem(Options):
         penalty = self.hessian(theta, X, y, no_weights)
         return float(0.5 * theta @ penalty @ theta)
 
+    def has_quadratic_penalty(
+        self, theta: np.ndarray, curvature: np.ndarray, X: np.ndarray, y: np.ndarray
+    ) -> bool:
+        """Whether `penalty_at` these parameters is ``theta' curvature theta / 2`` above its value
+        at zero, as `solve` takes it to be; `curvature` is the `hessian` of zero weights."""
+        of_zero = self.penalty_at(np.zeros_like(theta), X, y)
+        rise = self.penalty_at(theta, X, y) - of_zero
+        expected = theta @ curvature @ theta / 2
+        return bool(np.isclose(rise, expected, rtol=1e-6, atol=1e-9 * abs(of_zero)))
+
     def losses(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Loss of every row, without the penalty, shape (n,)."""
         return _torch_model().by_rows(self, "losses", theta, X, y)
@@ -194,6 +204,8 @@ class Problem(Options):
         ------
         ConvergenceError
             if steps end short of the tolerance
+        ValueError
+            for another penalty
         """
         theta = self.start(X, y) if start is None else start
         zero = np.zeros_like(theta)
@@ -231,6 +243,12 @@ class Problem(Options):
                 f"the inner problem {self!r} on {len(weights)} points was not solved in {MAX_ITER} "
                 "Newton steps "
                 f"(gradient {left:.1e} of the largest): scale the features or raise the penalty."
+            )
+        if not self.has_quadratic_penalty(theta, penalty, X, y):
+            raise ValueError(
+                f"the penalty of {type(self).__name__} is not quadratic with its minimum at zero: "
+                f"write a solve(X, y, weights, start) of its own, or move its parameters so that "
+                "the minimum is at zero."
             )
         return theta
 

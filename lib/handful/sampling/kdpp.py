@@ -172,7 +172,8 @@ class KDPP(Stateful):
 
     @explained
     def __init__(self, X, k, *, shift=0.0, random_state=None) -> None:
-        X = np.ascontiguousarray(check_rows(X), dtype=np.float64)
+        # a copy, which `log_prob` reads
+        X = np.array(check_rows(X), dtype=np.float64, order="C")
         n = len(X)
         check_integer("k", k, most=n, why="there are no more points")
         check_number("shift", shift, least=0)

@@ -166,7 +166,8 @@ class MixtureSampler(Mixed, Sampler):
         # the learner's cost is f(w)/n^2
         scale = None if scale is None else scale / self.n**2
         self._set_weights(mixture_weights, self.k, scale)
-        self._are_replaced = False
+        # the components that it was made with, once they are replaced
+        self._given: Any = None
         self._check_drawn(self._densities)
 
     def _tables(self, probabilities):
@@ -196,8 +197,12 @@ class MixtureSampler(Mixed, Sampler):
                 f"the new components count {count} with the uniform one, not {k} as the old."
             )
         self._check_drawn(tables[-1])
+        self._replace(tables)
+
+    def _replace(self, tables):
+        if self._given is None:
+            self._given = self._alias_tables, self._densities
         self._alias_tables, self._densities = tables
-        self._are_replaced = True
 
     def _check_drawn(self, densities):
         # Learned weights keep `gamma` for the last component, which draws every point.
@@ -217,14 +222,16 @@ class MixtureSampler(Mixed, Sampler):
     @property
     def _replaced(self):
         # The components, where they are no longer those that the constructor was given.
-        return [self._alias_tables, self._densities] if self._are_replaced else None
+        return None if self._given is None else [self._alias_tables, self._densities]
 
     @_replaced.setter
     def _replaced(self, components):
-        self._are_replaced = components is not None
-        if self._are_replaced:
-            self._alias_tables = components[0].view(np.uint64)
-            self._densities = components[1]
+        if components is not None:
+            alias_tables, densities = components
+            self._replace([alias_tables.view(np.uint64), densities])
+        elif self._given is not None:
+            self._alias_tables, self._densities = self._given
+            self._given = None
 
     @property
     def probabilities(self) -> Any:

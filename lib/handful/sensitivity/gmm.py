@@ -119,12 +119,9 @@ class MixtureSensitivity(SizedSelector):
     n_components: Count = 5
 
     def _select(self, X, y, sample_weight, rng):
-        present = np.flatnonzero(sample_weight)
-        weights = sample_weight[present]
-        share = weights / weights.sum()
-        rows, _ = centred(X[present], share)
+        share = sample_weight / sample_weight.sum()
+        rows, _ = centred(np.ascontiguousarray(X), share)
         label, sq_dist = rough_centers(rows, share, self.n_components, rng=rng)
         q = share * mixture_sensitivities(label, sq_dist, share)
         q /= q.sum()
-        indices, drawn = multinomial_draw(q, weights, self.size, rng=rng)
-        return present[indices], drawn
+        return multinomial_draw(q, sample_weight, self.size, rng=rng)

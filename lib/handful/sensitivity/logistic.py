@@ -116,20 +116,17 @@ class LogisticSensitivity(SizedSelector):
         return self._draw(X, signs, sample_weight, rng)
 
     def _draw(self, X, signs, sample_weight, rng):
-        present = np.flatnonzero(sample_weight)
-        signs = signs[present]
-        weights = sample_weight[present]
-        A = with_ones(X[present])
+        A = with_ones(X)
         if sparse.issparse(A):
             Z = sparse.diags_array(signs) @ A
         else:
             Z = A * signs[:, None]
-        bound = logistic_sensitivities(Z, weights, self.n_clusters, self.radius, rng=rng)
-        q = weights / weights.max() * bound
+        bound = logistic_sensitivities(Z, sample_weight, self.n_clusters, self.radius, rng=rng)
+        q = sample_weight / sample_weight.max() * bound
         q /= q.sum()
-        draws = rng.choice(len(present), self.size, p=q)
+        draws = rng.choice(len(q), self.size, p=q)
         expected = self.size * q[draws]
-        return present[draws], weights[draws] / expected
+        return draws, sample_weight[draws] / expected
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -137,6 +137,7 @@ class SVMCoreset(SizedSelector):
     _draws = True
     _ranks = False
     _by_scale = True
+    _sees_absent = True
 
     _: KW_ONLY
     l2: Positive | None = None

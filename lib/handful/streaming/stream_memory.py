@@ -113,7 +113,9 @@ class StreamMemory(Options):
             it began
         """
         node = self._coreset_rows()
-        return node.X, node.y, node.weight
+        # copies, as the stream goes on with what it holds
+        y = None if node.y is None else node.y.copy()
+        return node.X.copy(), y, node.weight.copy()
 
     @property
     def coreset_(self) -> Any:
@@ -123,11 +125,11 @@ class StreamMemory(Options):
 
     @property
     def indices_(self) -> Any:
-        return self._coreset_rows().ids
+        return self._coreset_rows().ids.copy()
 
     @property
     def weights_(self) -> Any:
-        return self._coreset_rows().weight
+        return self._coreset_rows().weight.copy()
 
     def take(self, X: Table, *arrays: Any) -> list[Any]:
         """Shorthand for ``self.coreset_.take(X, *arrays)``, for arrays of the whole stream; `rows`

@@ -193,14 +193,14 @@ class LinearSVM(ClassifierMixin, Options):
         warm = getattr(self, "coef_", None) if self.warm_start else None
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C")
         check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
-        way_out = "Scale them first: make_pipeline(StandardScaler(), LinearSVM(...))."
-        warn_of_scales(X, "LinearSVM", way_out)
         sample_weight = check_sample_weight(sample_weight, X.shape[0])
         present = sample_weight > 0
         if not present.all():
             X = X[present]
             y = y[present]
             sample_weight = sample_weight[present]
+        way_out = "Scale them first: make_pipeline(StandardScaler(), LinearSVM(...))."
+        warn_of_scales(X, "LinearSVM", way_out)
         self.classes_, signs = signed_labels(y, "an SVM", several=True)
         signs = np.atleast_2d(signs)
         c = (

@@ -52,6 +52,7 @@ class ForgettingEvents(Selector):
     """
 
     _accepts = Accepts("classes", sparse=True)
+    _sees_absent = True
 
     def __init__(
         self, size=100, *, n_epochs=20, batch_size=32, learning_rate=1.0, random_state=None
