@@ -191,10 +191,10 @@ class Selector(Options):
         try:
             self._choose(*(take_rows(a, present) for a in (X, y, sample_weight)), options)
         finally:
-            # as after Ctrl-C
+            # also what was found until Ctrl-C
             if hasattr(self, "indices_"):
                 self.indices_ = present[self.indices_]
-        self.n_samples_fit_ = n
+                self.n_samples_fit_ = n
         return self
 
     def _choose(self, X, y, sample_weight, options):

@@ -270,8 +270,12 @@ def test_a_second_choice_that_does_not_converge_leaves_the_first(monkeypatch):
     ("method", "calls"),
     [("fit", 1), ("fit", 30), ("candidate_scores", 9), ("add_rows", 12), ("outer_loss", 7)],
 )
-def test_an_interrupted_selection_keeps_its_points(weighting, method, calls, monkeypatch):
+@pytest.mark.parametrize("n_absent", [0, 50])
+def test_an_interrupted_selection_keeps_its_points(weighting, method, calls, n_absent, monkeypatch):
     X, y = two_classes()
+    counts = np.repeat([0.0, 1.0], [n_absent, len(y)])
+    X = np.vstack([np.zeros((n_absent, X.shape[1])), X])
+    y = np.r_[np.full(n_absent, 7), y]
     original = getattr(GLM, method)
     made = [0]
     stop = [0]
@@ -284,7 +288,7 @@ def test_an_interrupted_selection_keeps_its_points(weighting, method, calls, mon
 
     monkeypatch.setattr(GLM, method, counted)
     fit = BilevelCoreset(Logistic(0.01), size=30, weighting=weighting, random_state=0)
-    whole = fit.fit(X, y).indices_
+    whole = fit.fit(X, y, counts).indices_
     # it solves once a point, and asks for no outer loss
     if made[0] < calls:
         assert weighting == "equal"
@@ -292,7 +296,8 @@ def test_an_interrupted_selection_keeps_its_points(weighting, method, calls, mon
     made[0] = 0
     stop[0] = calls
     with pytest.raises(KeyboardInterrupt):
-        fit.fit(X, y)
+        fit.fit(X, y, counts)
+    assert fit.n_samples_fit_ == len(y)
     assert 2 <= len(set(fit.indices_)) == len(fit.indices_) == len(fit.weights_) <= 30
     assert fit.weights_.min() >= 0
     assert fit.weights_.sum() == pytest.approx(400)
