@@ -142,8 +142,10 @@ class Problem(Options):
     ) -> bool:
         """Whether `penalty_at` these parameters is ``theta' curvature theta / 2`` above its value
         at zero, as `solve` takes it to be; `curvature` is the `hessian` of zero weights."""
-        of_zero = self.penalty_at(np.zeros_like(theta), X, y)
-        rise = self.penalty_at(theta, X, y) - of_zero
+        # The rows only say how many columns there are.
+        one = X[:1], None if y is None else y[:1]
+        of_zero = self.penalty_at(np.zeros_like(theta), *one)
+        rise = self.penalty_at(theta, *one) - of_zero
         expected = theta @ curvature @ theta / 2
         return bool(np.isclose(rise, expected, rtol=1e-6, atol=1e-9 * abs(of_zero)))
 
@@ -247,7 +249,7 @@ class Problem(Options):
         if not self.has_quadratic_penalty(theta, penalty, X, y):
             raise ValueError(
                 f"the penalty of {type(self).__name__} is not quadratic with its minimum at zero: "
-                f"write a solve(X, y, weights, start) of its own, or move its parameters so that "
+                "write a solve(X, y, weights, start) of its own, or move its parameters so that "
                 "the minimum is at zero."
             )
         return theta
