@@ -5,7 +5,7 @@ import pickle
 import subprocess
 import sys
 import threading
-from functools import lru_cache, partial
+from functools import lru_cache, partial, singledispatch
 from types import ModuleType
 
 import numpy as np
@@ -169,3 +169,24 @@ def test_what_is_read_of_a_module_of_ones_own_counts(monkeypatch):
         module.SCALE = 2.0
         assert code_hash(scope["f"]) != first, source
         module.SCALE = 1.0
+
+
+def with_an_attribute(x):
+    return with_an_attribute.factor * x
+
+
+@singledispatch
+def by_type(x):
+    return x
+
+
+def test_what_is_set_on_a_function_tells_it_apart():
+    hashes = []
+    for factor in (1.0, 2.0, 1.0):
+        with_an_attribute.factor = factor
+        hashes.append(code_hash(with_an_attribute))
+    assert hashes[0] == hashes[2] != hashes[1]
+    before = code_hash(by_type)
+    assert code_hash(by_type) == before
+    by_type.register(float, lambda x: 2 * x)
+    assert code_hash(by_type) != before

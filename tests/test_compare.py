@@ -541,3 +541,43 @@ def test_a_class_of_one_row_is_told_as_what_cannot_be_held_out(rng):
             scoring="neg_log_loss",
             verbose=False,
         )
+
+
+class Unreliable(UniformCoreset):
+    """Takes a while, and then finds nothing for most seeds."""
+
+    def fit(self, X, y=None, sample_weight=None):
+        time.sleep(0.05)
+        if self.random_state < 3:
+            raise ValueError("no solution")
+        return super().fit(X, y, sample_weight)
+
+
+def test_a_choice_that_fails_takes_no_part_in_the_seconds():
+    found = compare({"unreliable": Unreliable()}, MODEL, X, y, sizes=[30], seeds=5, controls=False)
+    row = found.summary().set_index("method").loc["unreliable"]
+    assert row.failed == 3
+    assert row.choose_seconds > 0.05
+    assert row.n_rows == 30
+
+
+def test_a_method_without_a_score_saves_nothing():
+    columns = dict(size=10, n_rows=10, choose_seconds=0.1, n_draws=1, weighted=True)
+    rows = [
+        columns | dict(method=method, seed=seed, score=score, train_seconds=seconds, error=error)
+        for seed in range(3)
+        for method, score, seconds, error in [
+            ("all rows", 0.9, 1.0, ""),
+            ("uniform", 0.9, 0.1, ""),
+            ("lost", np.nan, 0.1, "its score is NaN"),
+        ]
+    ]
+    table = Comparison(pd.DataFrame(rows), "score").summary().set_index("method")
+    assert table.saves_from["uniform"] == 1
+    assert np.isnan(table.saves_from["lost"])
+
+
+def test_class_weights_that_selectors_do_not_know_are_warned_of():
+    balanced = make_pipeline(StandardScaler(), LogisticRegression(class_weight="balanced"))
+    with pytest.warns(UserWarning, match="selectors do not know logisticregression__class_weight"):
+        compare(KCenter(), balanced, X, y, sizes=[30], seeds=1, controls=False, verbose=False)

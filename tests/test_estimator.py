@@ -1,5 +1,7 @@
 """`CoresetEstimator` beyond `fit` and `predict`: memory, routing, partial_fit, output, seeds."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +13,9 @@ from handful import (
     MatchedCoreset,
     UniformCoreset,
 )
+from handful.bilevel import ProxyCoreset
+from handful.blocks import Blocks
+from handful.proxies import Nystrom
 from imblearn.pipeline import make_pipeline
 from imblearn.under_sampling import RandomUnderSampler
 from sklearn import config_context
@@ -24,30 +29,91 @@ from test_coreset import spam
 X, y = spam(400)
 
 
-class Counted(UniformCoreset):
-    """Uniform sampling that counts how often it ran."""
-
+def test_with_a_memory_a_search_selects_once_a_fold_and_finds_the_same(tmp_path, monkeypatch):
     n_runs = 0
+    select = UniformCoreset._select
 
-    def _select(self, X, y, sample_weight, rng):
-        Counted.n_runs += 1
-        return super()._select(X, y, sample_weight, rng)
+    def counted(*args):
+        nonlocal n_runs
+        n_runs += 1
+        return select(*args)
 
-
-def test_with_a_memory_a_search_selects_once_a_fold_and_finds_the_same(tmp_path):
+    monkeypatch.setattr(UniformCoreset, "_select", counted)
     grid = {"estimator__C": [0.01, 0.1, 1.0, 10.0]}
     scores = []
     for memory, runs in ((None, 4 * 3 + 1), (tmp_path, 3 + 1)):
-        Counted.n_runs = 0
-        model = CoresetEstimator(Counted(40, random_state=0), LogisticRegression(), memory=memory)
+        n_runs = 0
+        selector = UniformCoreset(40, random_state=0)
+        model = CoresetEstimator(selector, LogisticRegression(), memory=memory)
         scores.append(GridSearchCV(model, grid, cv=3).fit(X, y).cv_results_["mean_test_score"])
-        assert Counted.n_runs == runs
+        assert n_runs == runs
     np.testing.assert_array_equal(*scores)
     again = CoresetEstimator(
-        Counted(41, random_state=0), LogisticRegression(), memory=tmp_path
+        UniformCoreset(41, random_state=0), LogisticRegression(), memory=tmp_path
     ).fit(X, y)
     # another selector is another selection
     assert len(again.selector_.indices_) == 41
+
+
+GAMMA = 1.0
+
+
+def kernel(A, B):
+    return np.exp(-GAMMA * ((A[:, None] - B) ** 2).sum(2))
+
+
+def test_a_memory_does_not_take_new_code_for_old(tmp_path, monkeypatch):
+    def chosen(memory):
+        proxy = Nystrom(kernel, n_landmarks=30)
+        selector = ProxyCoreset(KCenter(), proxy, size=20, random_state=0)
+        fitted = CoresetEstimator(selector, LogisticRegression(), memory=memory).fit(X, y)
+        return fitted.selector_.indices_.tolist()
+
+    first = chosen(tmp_path)
+    assert chosen(tmp_path) == first
+    monkeypatch.setitem(globals(), "GAMMA", 0.01)
+    assert chosen(tmp_path) == chosen(None) != first
+
+
+@pytest.mark.parametrize("entrance", ["pattern", "Blocks"])
+def test_a_memory_does_not_take_new_files_for_old(tmp_path, entrance):
+    def fitted(memory):
+        files = tmp_path / "X*.npy", tmp_path / "y*.npy"
+        data = (Blocks(*files),) if entrance == "Blocks" else files
+        selector = KCenter(20, random_state=0)
+        found = CoresetEstimator(selector, LogisticRegression(), memory=memory).fit(*data)
+        return found.selector_.indices_.tolist()
+
+    found = []
+    for seed in range(2):
+        rows, labels = spam(300, seed=seed)
+        np.save(tmp_path / "X0.npy", rows)
+        np.save(tmp_path / "y0.npy", labels == "spam")
+        found.append(fitted(tmp_path / "memory"))
+        assert fitted(tmp_path / "memory") == found[-1] == fitted(None)
+    assert found[0] != found[1]
+
+
+def test_class_weights_that_the_selector_does_not_know_are_warned_of():
+    balanced = LogisticRegression(class_weight="balanced")
+    with pytest.warns(UserWarning, match="the selector does not know class_weight='balanced'"):
+        CoresetEstimator(BilevelCoreset(size=20, random_state=0), balanced).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        CoresetEstimator(UniformCoreset(20, random_state=0), balanced).fit(X, y)
+
+
+def test_ctrl_c_leaves_selector_and_estimator_of_one_fit(monkeypatch):
+    model = CoresetEstimator(UniformCoreset(20, random_state=0), LogisticRegression()).fit(X, y)
+    before = vars(model).copy()
+
+    def stopped(self, X, y, sample_weight=None):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LogisticRegression, "fit", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X[:, :2], y)
+    assert vars(model) == before
 
 
 class Groups(ClassifierMixin, BaseEstimator):

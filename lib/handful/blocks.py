@@ -126,6 +126,11 @@ class Blocks(RowBlocks):
     def d(self):
         return math.prod(self.shapes[0][1:-1])
 
+    @property
+    def versions(self):
+        """The files that the rows are read from, with their times and sizes."""
+        return _versions(self._pieces)
+
     @cached_property
     def _groups(self):
         """The pieces of each block: neighbours, with at least `_least` rows together."""
@@ -246,13 +251,7 @@ class Blocks(RowBlocks):
     def _kept(self, run, function, pieces, *task):
         # What an earlier call kept of this block, or what it gives now.
         args = [piece.args for piece in pieces]
-        times = [
-            (a.stat().st_mtime_ns, a.stat().st_size)
-            for more in args
-            for a in more
-            if isinstance(a, Path)
-        ]
-        path = Path(self.keep) / _name_of(function, args, times, task)
+        path = Path(self.keep) / _name_of(function, args, _versions(pieces), task)
         # What was kept may not be there, or be of an older version.
         with suppress(Exception):
             data = memoryview(path.read_bytes())
@@ -356,6 +355,11 @@ def _shape(piece):
 
 
 # --- what is given
+
+
+def _versions(pieces):
+    paths = [a for piece in pieces for a in getattr(piece, "args", ()) if isinstance(a, Path)]
+    return [(str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in paths]
 
 
 def as_blocks(X, y=None, sample_weight=None):

@@ -6,7 +6,7 @@ import sys
 from functools import cache
 from inspect import getclosurevars
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType, MappingProxyType, ModuleType
 
 from joblib.hashing import NumpyHasher
 
@@ -85,8 +85,8 @@ def _is_own(module):
 
 
 def _read_by(function):
-    """What a function reads beside its arguments: its defaults, variables around it by name, and
-    those of the modules among them."""
+    """What a function reads beside its arguments: its defaults, variables around it by name, those
+    of the modules among them, and its attributes."""
     around = function.__globals__
     names = sorted(_names(function.__code__))
     read = {name: around[name] for name in names if name in around}
@@ -94,7 +94,16 @@ def _read_by(function):
     # also those that the function imports itself
     modules = [*read.values(), *map(sys.modules.get, names)]
     defaults = function.__defaults__, function.__kwdefaults__
-    return defaults, read, _of_modules(names, modules)
+    return defaults, read, _of_modules(names, modules), _attributes(function)
+
+
+def _attributes(function):
+    """What was set on a function by name, such as the implementations of a singledispatch."""
+    return {
+        name: dict(value) if isinstance(value, MappingProxyType) else value
+        for name, value in vars(function).items()
+        if name != "__wrapped__"
+    }
 
 
 def _of_modules(names, modules):

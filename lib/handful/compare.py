@@ -24,7 +24,7 @@ from handful.checks import (
 )
 from handful.comparison_table import ALL_ROWS, BEST_DRAW, MORE_ROWS, STRATIFIED, UNIFORM, Comparison
 from handful.options import explaining
-from handful.parts import check_selector, chosen_rows
+from handful.parts import check_selector, chosen_rows, warn_of_class_weight
 from handful.running import Bar, threads_for, warn
 from handful.tables import readable, take_rows
 from handful.trainers import (
@@ -171,6 +171,7 @@ def compare(
     trainer = weighted_fit(estimator)
     if trainer.keyword is None:
         warn(f"{why_unweighted(estimator)}: it trains on the chosen rows alone.")
+    warn_of_class_weight(estimator, "selectors do", named.values())
     seeds = _listed_seeds(seeds)
     sizes = None if sizes is None else _listed("sizes", sizes)
     fit = _Fit(estimator, trainer, score)
@@ -428,8 +429,15 @@ class _Fit:
     score: Any
 
     def measure(self, selector, size, seed, train, held_out, weights=None):
+        # Of a choice that fails nothing is known.
+        known = selector is None
         outcome = dict(
-            score=np.nan, choose_seconds=0.0, train_seconds=np.nan, n_rows=size, n_draws=1, error=""
+            score=np.nan,
+            choose_seconds=0.0 if known else np.nan,
+            train_seconds=np.nan,
+            n_rows=size if known else np.nan,
+            n_draws=1,
+            error="",
         )
         try:
             if selector is not None:

@@ -80,7 +80,7 @@ class Comparison:
         failed = table.pop("failed")
         table["saves_from"] = [_fits(n) for n in table.pop("saves_from")]
         table["failed"] = failed
-        table["n_rows"] = [f"{n:.0f}" for n in table["n_rows"]]
+        table["n_rows"] = [_cell(n) if np.isnan(n) else f"{n:.0f}" for n in table["n_rows"]]
         shown = {
             "n_rows": "rows",
             "choose_seconds": "choose (s)",
@@ -156,7 +156,9 @@ class Comparison:
         lost = frame.assign(lost=all_rows.reindex(frame["seed"]).to_numpy() - frame["score"])
         groups = lost.groupby(keys, sort=False)["lost"]
         noise = 2 * groups.sem()
-        return (groups.mean() > noise.fillna(0.0)).reset_index(drop=True)
+        # Where there is no score, nothing says that it is as good.
+        is_near = groups.mean() <= noise.fillna(0.0)
+        return ~is_near.reset_index(drop=True)
 
     def plot(self, axes: Any = None) -> Any:
         """Draw score and seconds (choosing and training) against size: means, bands of a standard

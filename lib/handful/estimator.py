@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sized
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import KW_ONLY
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, check_memory
 
-from handful.blocks import rowwise
+from handful.blocks import as_blocks, rowwise
 from handful.checks import (
     MAX_SEED,
     WORDS_NAMED,
@@ -29,16 +30,31 @@ from handful.checks import (
     training_named,
     validate_data,
 )
+from handful.code_hash import code_hash
 from handful.forms import kind_of_labels
 from handful.options import Options, all_or_nothing
-from handful.parts import check_part, check_selector, choose, chosen_rows
+from handful.parts import (
+    check_part,
+    check_selector,
+    choose,
+    chosen_rows,
+    warn_of_class_weight,
+)
 from handful.running import threads_for
 from handful.tables import as_array, readable, row_array, take_rows
-from handful.trainers import input_tags_of, kind_of, seed_unset, weighted_fit, why_unweighted
+from handful.trainers import (
+    input_tags_of,
+    kind_of,
+    seed_unset,
+    weighted_fit,
+    why_unweighted,
+)
 from handful.types import Seed, Table
 
 # Validation data are called so by scikit-learn.
 VALIDATION = ("X_val", "y_val", "sample_weight_val")
+# Selector and estimator change together, or not at all.
+undone_by_anything = partial(all_or_nothing, errors=BaseException)
 # How a message writes what to train.
 EXAMPLE = "CoresetEstimator(selector, {})"
 ASKED = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform", "score")
@@ -117,7 +133,7 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
     memory : str, joblib.Memory or None, default=None
         None, a folder or a `joblib.Memory`, where selections are kept, as in a Pipeline: a grid
         search over the estimator's parameters then selects once a fold, whatever the number of
-        candidates.
+        candidates. So does a selector without a seed: what it drew first is kept.
     random_state : int, Generator, RandomState or None, default=None
         None leaves selector and estimator their own, otherwise it seeds both.
 
@@ -150,7 +166,7 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
     memory: Any = None
     random_state: Seed = None
 
-    @all_or_nothing
+    @undone_by_anything
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None, **params: Any) -> Self:
         """Select from (X, y), then fit a clone of `estimator` on the weighted selection.
 
@@ -173,13 +189,20 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         self._check_parts("fit")
         routed = self._route("fit", params)
         selector, estimator, self._rng = self._fresh_parts()
+        warn_of_class_weight(estimator, "the selector does", [selector])
         # Labels of further parts are compared with these.
         self._labels = None
         X, y = self._checked_rows(X, y)
         memory = os.fspath(self.memory) if isinstance(self.memory, os.PathLike) else self.memory
         select = check_memory(memory).cache(_select)
+        code = None if memory is None else code_hash(selector)
+        files = None
+        if memory is not None and is_blocks(X, y, sample_weight):
+            files = as_blocks(X, y, sample_weight).versions
         with _encoders_named(estimator):
-            self.selector_ = select(selector, X, y, sample_weight, routed["selector"]["fit"])
+            self.selector_ = select(
+                selector, X, y, sample_weight, routed["selector"]["fit"], code, files
+            )
         if is_blocks(X):
             for name in ("n_features_in_", "feature_names_in_"):
                 self.__dict__.pop(name, None)
@@ -196,7 +219,7 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         return self
 
     @available_if(_estimator_has("partial_fit"))
-    @all_or_nothing
+    @undone_by_anything
     def partial_fit(
         self,
         X: Table,
@@ -213,7 +236,8 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         `SGDClassifier` and its like scale a row's step by its weight: in place of n steps they take
         m, each n / m times as long.
 
-        An error leaves everything as it was, the estimator too, a copy of which goes on training.
+        An error, and Ctrl-C, leaves everything as it was, the estimator too, a copy of which goes
+        on training. Selector and estimator keep the options of the first call.
 
         Parameters
         ----------
@@ -402,7 +426,8 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         return tags
 
 
-def _select(selector, X, y, sample_weight, options):
+def _select(selector, X, y, sample_weight, options, code, files):
+    # `code` and `files` tell what was kept in memory apart.
     return selector.fit(X, y, sample_weight=sample_weight, **options)
 
 

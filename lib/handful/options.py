@@ -217,13 +217,13 @@ def restored(thing, errors=Exception):
         raise
 
 
-def all_or_nothing(method: Method) -> Method:
+def all_or_nothing(method: Method, errors: type[BaseException] = Exception) -> Method:
     """A method of an estimator which, where it raises an error, leaves the attributes as they
     were."""
 
     @wraps(method)
     def call(self, *args, **kwargs):
-        with restored(self):
+        with restored(self, errors):
             return method(self, *args, **kwargs)
 
     return cast(Method, call)

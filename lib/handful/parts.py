@@ -11,6 +11,7 @@ from sklearn.utils.validation import has_fit_parameter
 from handful.checks import accepts_of, counted_rows
 from handful.forms import check_kind, kind_of_labels
 from handful.rows import joined
+from handful.running import warn
 from handful.tables import as_array, missing, take_rows
 
 # More different numbers are counts, or the targets of a regression.
@@ -230,3 +231,21 @@ def of_one_class(y, sample_weight):
     if np.shape(sample_weight) == labels.shape:
         labels = labels[as_array(sample_weight) != 0]
     return labels.ndim == 1 and len(labels) > 0 and bool((labels == labels[0]).all())
+
+
+def warn_of_class_weight(estimator, who, selectors=()):
+    """Say so where an estimator, or what it trains, weighs classes, and `who` does not; draws
+    without bias know none, and need none."""
+    if selectors and all(getattr(selector, "_draws", False) for selector in selectors):
+        return
+    get_params = getattr(estimator, "get_params", dict)
+    for name, given in get_params().items():
+        if name.rpartition("__")[2] == "class_weight" and given is not None:
+            # what forests call so is the same, of each tree's own rows
+            of_rows = "balanced" if given == "balanced_subsample" else given
+            warn(
+                f"{who} not know {name}={given!r} of {type(estimator).__name__}, so that the "
+                "chosen rows work against it. Leave it out, and give fit what it stands for: "
+                "sample_weight="
+                f"sklearn.utils.class_weight.compute_sample_weight({of_rows!r}, y)."
+            )

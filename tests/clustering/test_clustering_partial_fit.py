@@ -119,3 +119,14 @@ def test_the_first_rows_must_be_enough_and_the_number_of_clusters_stays(rng):
         model.set_params(n_clusters=9).partial_fit(X)
     with pytest.raises(ValueError, match="features"):
         VCGMM(8).fit(X).partial_fit(X[:, :3])
+
+
+def test_counts_may_be_made_shares_in_between(rng):
+    X = blobs(rng, 600)
+    found = []
+    for shares in (False, True):
+        model = VCGMM(3, random_state=0).partial_fit(X[:400])
+        if shares:
+            model.counts_ /= model.counts_.sum()
+        found.append(model.partial_fit(X[400:]).counts_)
+    np.testing.assert_array_equal(*found)

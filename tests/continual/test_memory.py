@@ -364,3 +364,21 @@ def test_a_memory_takes_frames_of_any_library_again(of_library, rng):
     assert len(memory.memories_) == 2
     with pytest.raises(ValueError, match=r"columns \['b', 'a'\]"):
         memory.add(of(frame[["b", "a"]]))
+
+
+def test_images_of_a_list_are_the_memory_s_own():
+    images = [np.ones((3 + i % 2, 4)) for i in range(30)]
+    memory = ReplayBuffer(UniformCoreset(), size=10, random_state=0).add(images, np.arange(30))
+    for image in images:
+        image -= 7
+    for _ in range(2):
+        rows, _, _ = memory.rows()
+        assert min(row.min() for row in rows) == 1
+        for row in rows:
+            row -= 1
+
+
+def test_no_graph_is_remembered():
+    X = torch.randn(20, 3, requires_grad=True)
+    memory = ReplayBuffer(UniformCoreset(), size=5, random_state=0).add(2 * X, torch.arange(20))
+    assert not memory.rows()[0].requires_grad

@@ -640,3 +640,13 @@ def test_three_mistakes_with_draws_are_told():
         rows.check(dict(right, beta=right["beta"][:, :2]))
     with pytest.raises(TypeError, match="draws must be a dict"):
         rows.check([1, 2, 3])
+
+
+def test_arrays_that_change_afterwards_change_no_log_likelihood():
+    model, (X, y), _ = model_and_data("linear")
+    given = X.copy()
+    rows = from_numpyro(model, given, y, random_state=0)
+    draws = {name: values[:5] for name, values in rows.laplace_.draws.items()}
+    before = np.asarray(rows.log_likelihood(draws))
+    given *= 2
+    np.testing.assert_array_equal(rows.log_likelihood(draws), before)

@@ -330,3 +330,16 @@ def test_a_state_of_before_the_components_were_replaced_brings_them_back(rng):
     np.testing.assert_allclose(sampler.probabilities, other.probabilities)
     sampler.load_state_dict(before)
     np.testing.assert_array_equal(sampler.probabilities, q)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_losses_without_indices_are_those_of_the_batch_that_was_delivered(workers):
+    X, y = blobs()
+    found = []
+    for named in (True, False):
+        sampler, loader = make_loader(TensorDataset(X, y), 40, workers)
+        for (_, target), indices, weights in loader:
+            losses = torch.where(target == 1, 5.0, 0.1)
+            sampler.update(losses, *((indices, weights) if named else ()))
+        found.append(sampler.mixture_weights)
+    np.testing.assert_allclose(*found)

@@ -33,9 +33,11 @@ from handful.checks import (
     validate_data,
     words_named,
 )
+from handful.code_hash import code_hash
 from handful.coreset import Selector
 from handful.models.linear import LeastSquares, Logistic
 from handful.options import Count, CountOrZero, check_options
+from handful.parts import warn_of_class_weight
 from handful.plans import Compress
 from handful.running import Bar, one_openmp_thread, warn
 from handful.tables import readable, take_rows
@@ -359,7 +361,7 @@ class AnyEstimatorCoreset(Selector):
         if not is_weighted and trained(estimator):
             warn(f"{why_unweighted(estimator)}: all chosen rows get equal weights.")
         if self.scoring is None:
-            _warn_of_class_weight(estimator)
+            warn_of_class_weight(estimator, "choices are compared by a loss that does")
         labels = None if kind_of(estimator) == "regressor" else y
         select = check_memory(self.memory).cache(select_in_proxy)
         selectors = self._selectors(X, labels, sample_weight, is_weighted, rng)
@@ -368,7 +370,7 @@ class AnyEstimatorCoreset(Selector):
         has_own_problem = is_weighted and self.scoring is None and self.candidates(1.0)[0].own
         if has_own_problem:
             self.chosen_, selector, *_ = next(selectors)
-            return select(selector, None, X, y, sample_weight)
+            return select(selector, None, X, y, sample_weight, self._code(selector, None))
         rest, held = self._split(labels, sample_weight, rng)
         scorer = None if self.scoring is None else get_scorer(self.scoring)
         trial = Trial(estimator, trainer, rows, y, labels, sample_weight, rest, held, scorer)
@@ -381,7 +383,8 @@ class AnyEstimatorCoreset(Selector):
             # about as many trainings as selections, unless equal weights are tried as well
             bar.total = 2 * len(selectors) + self.n_exchanges
             found = parallel(
-                delayed(select)(one, proxy, *of_rest, w[rest]) for _, one, proxy, w in selectors
+                delayed(select)(one, proxy, *of_rest, w[rest], self._code(one, proxy))
+                for _, one, proxy, w in selectors
             )
             choices = {}
             chosen = bar.through(found)
@@ -396,6 +399,9 @@ class AnyEstimatorCoreset(Selector):
             left = 0 if best.is_optimised else self.n_exchanges
             bar.total = len(selectors) + len(choices) + left
             return self._improved(best, left, rng, trial, parallel, bar)
+
+    def _code(self, selector, proxy):
+        return None if self.memory is None else code_hash(selector, proxy)
 
     def _choices(self, name, selector, indices, weights, trial):
         """The `Choice` of rows that a selector took, by its name, with the weights that the
@@ -503,21 +509,6 @@ class AnyEstimatorCoreset(Selector):
         for i, seed in enumerate(seeds):
             name, draw, proxy, given = draws[i % len(draws)]
             yield f"{name} {i + 1}", draw(self.size, random_state=seed), proxy, given
-
-
-def _warn_of_class_weight(estimator):
-    """Say so where an estimator, or what it trains, weighs classes: choices are compared by a loss
-    that does not."""
-    for name, given in estimator.get_params().items():
-        if name.rpartition("__")[2] == "class_weight" and given is not None:
-            # what forests call so is the same, of each tree's own rows
-            of_rows = "balanced" if given == "balanced_subsample" else given
-            warn(
-                f"choices are compared by a loss that does not know {name}={given!r} of "
-                f"{type(estimator).__name__}, so that the chosen rows work against it. Leave it "
-                "out, and give fit what it stands for: sample_weight="
-                f"sklearn.utils.class_weight.compute_sample_weight({of_rows!r}, y)."
-            )
 
 
 def _seen(estimator, rows, y):

@@ -13,9 +13,9 @@ from handful.trainers import kind_of
 LEAST_PROBABILITY = 1e-3
 
 
-def select_in_proxy(selector, proxy, X, y, sample_weight):
+def select_in_proxy(selector, proxy, X, y, sample_weight, code=None):
     """What a selector chooses in a proxy's features of the rows, or in the rows themselves:
-    ``(indices, weights)``."""
+    ``(indices, weights)``; `code` is the `code_hash` of both, where the choice is kept."""
     if proxy is not None:
         # which selection reads fastest
         X = proxy.fit_transform(X, y).astype(np.float32)

@@ -130,7 +130,7 @@ class OptimalDesign(Selector):
         They add up to the total sample_weight, as for every selector; ``weights_ * m / sum`` are
         the numbers of repetitions.
     objective_ : float
-        `design_objective` of the chosen experiments.
+        `design_objective` of the chosen experiments, with a column of ones if `fit_intercept`.
 
     Notes
     -----
@@ -140,7 +140,7 @@ class OptimalDesign(Selector):
     --------
     >>> X = np.random.default_rng(0).normal(size=(1000, 5))
     >>> chosen = OptimalDesign("V", size=20).fit(X)
-    >>> random = design_objective(X, np.arange(1000) < 20)
+    >>> random = design_objective(np.column_stack([X, np.ones(1000)]), np.arange(1000) < 20)
     >>> bool(chosen.objective_ < 0.75 * random)
     True
     """

@@ -459,7 +459,8 @@ class VCGMM(MixtureEstimator):
     def _keep(self, mixture, trace):
         d = self.n_features_in_
         found = trace.statistics
-        self.counts_ = found.mass
+        # a copy, as `partial_fit` goes on with what is kept
+        self.counts_ = found.mass.copy()
         means = found.means[:, :d] + self._shift
         self._past = Statistics(found.mass, means, found.scatter)
         centers = mixture.centers[:, :d].astype(np.float64) + self._shift

@@ -1,5 +1,6 @@
 """`ReplayBuffer`: a memory of past tasks in which each has an equal part."""
 
+from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -240,7 +241,14 @@ def _label_array(y):
 
 def _kept(array, indices):
     rows = None if array is None else take_rows(array, indices)
-    return rows.to_numpy() if hasattr(rows, "iloc") else rows
+    if hasattr(rows, "detach"):
+        return rows.detach()
+    return _own(rows.to_numpy() if hasattr(rows, "iloc") else rows)
+
+
+def _own(rows):
+    # Things such as images are copied, too, so that whoever changes them does not change these.
+    return deepcopy(rows) if as_array(rows).dtype.kind == "O" else rows
 
 
 def _check_view(view, n):
@@ -285,4 +293,4 @@ def _concatenate(parts):
         import torch
 
         return torch.cat(parts)
-    return np.concatenate(parts)
+    return _own(np.concatenate(parts))

@@ -105,8 +105,9 @@ class L1(Recovery):
     damping : float or None, default=None
         Added to the curvature ``A^T A`` in the scores; None: `l1`.
     tol : float, default=0.001
-        A signal is done when no optimality condition is missed by more than `tol` times ``l1 /
-        2``.
+        A signal is done after a sweep in which no coordinate moved from a point where it missed its
+        optimality condition by more than `tol` times ``l1 / 2``; where atoms are much alike, the
+        last moves of others leave it missed by several times as much.
     max_iter : int, default=5000
         Most sweeps over the coordinates of a signal; a ConvergenceWarning where they do not reach
         `tol`.

@@ -580,10 +580,12 @@ def _is_long_list(value):
 
 
 def _plain(leaf):
-    """An argument, of which a single integer is Python's."""
+    """An argument, of which a single integer is Python's; a copy of what may be changed later."""
     kind = getattr(getattr(leaf, "dtype", None), "kind", None)
     is_integer = kind in ("i", "u")
-    return int(leaf) if is_integer and np.shape(leaf) == () else leaf
+    if is_integer and np.shape(leaf) == ():
+        return int(leaf)
+    return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
 
 
 def _as_rows(name, leaf):

@@ -89,7 +89,9 @@ class Network(Problem):
         now. Or a function without arguments that makes one, called anew in every round.
     loss : callable or None, default=None
         Function ``(outputs, targets) -> losses``, shape (batch,). None: cross-entropy, where y
-        holds classes or rows of probabilities.
+        holds classes or rows of probabilities. Classes are numbered in ascending order: of labels 5
+        and 7 alone these are outputs 0 and 1. Give rows of probabilities, one column an output, to
+        a module that knows more classes.
     train : TrainConfig or None, default=None
         How the network is trained. None: the defaults of `TrainConfig`, but with one step for
         every five rows of the data, at least 200 and at most the paper's 2,000 steps.

@@ -131,8 +131,9 @@ class Sampler(Stateful):
             when nothing has been drawn yet
         """
         losses = as_vector(losses)
+        answered = self._delivered
         if indices is None:
-            if self._last is None:
+            if answered is None:
                 raise RuntimeError(
                     "update() takes the losses of a drawn batch: call sample() first."
                 )
@@ -163,9 +164,7 @@ class Sampler(Stateful):
                 f"losses must have shape ({expected},), one a drawn point, got {losses.shape}."
             )
         check_losses(losses)
-        self._learn(
-            self._last if indices is None else self._drawn_earlier(indices, weights), losses
-        )
+        self._learn(answered if indices is None else self._drawn_earlier(indices, weights), losses)
 
 
 def as_vector(values, dtype=np.float64):
