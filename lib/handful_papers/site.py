@@ -9,9 +9,10 @@ from handful_papers.claims import AGREES, DISAGREES, VERDICTS
 from handful_papers.committed import COMMITTED, FIGURES, records
 from handful_papers.entries import figure_entry, papers
 from handful_papers.levels import GENERATED, OWN, PART
+from handful_papers.parameters import NOTEBOOKS
 from handful_papers.run import plan, stale
 from handful_papers.texts import claims_table, number_text, ours_text, paper_text, verdict_text
-from handful_papers.verification import OLDER, unverified
+from handful_papers.verification import OLDER, sources, unverified
 
 QUICK = (
     "Quick runs test the code; verdicts are those of profile laptop: `handful report` prints them."
@@ -404,16 +405,23 @@ def with_claims(text):
     return re.sub(r"<!-- claims of (\w+) -->\n.*?<!-- end -->", table, text, flags=re.DOTALL)
 
 
-def with_verdicts_on_record(text, claims):
-    """An executed notebook for the site, whose table of verdicts is the record's, also where it was
-    judged again since.
+def as_of_today(text, claims, source):
+    """An executed notebook for the site: its table of verdicts is the record's, also where it was
+    judged again since, and its prose is today's, where today's code is what ran. Code and all other
+    outputs are what ran.
 
     Parameters
     ----------
     text : str, the notebook as it ran, in JSON
     claims : list of dict, of its record
+    source : str, the notebook as it is today, in JSON
     """
     notebook = json.loads(text)
+    prose = [cell for cell in notebook["cells"] if cell["cell_type"] == "markdown"]
+    today = [text for kind, text in sources(source) if kind == "markdown"]
+    if _code_and_places(text) == _code_and_places(source):
+        for cell, revised in zip(prose, today):
+            cell["source"] = revised
     for cell in notebook["cells"]:
         shows_claims = cell["cell_type"] == "code" and "".join(cell["source"]).endswith(
             "exp.claims_table()"
@@ -425,6 +433,11 @@ def with_verdicts_on_record(text, claims):
         others = [output for output in cell["outputs"] if "text/html" not in output.get("data", {})]
         cell["outputs"] = [*others, {"output_type": "display_data", "metadata": {}, "data": data}]
     return json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def _code_and_places(text):
+    """The kind of each cell of a notebook, with its source where it is code."""
+    return [(kind, source if kind == "code" else "") for kind, source in sources(text)]
 
 
 def write_pages(docs):
@@ -458,7 +471,8 @@ def write_pages(docs):
     for row in item_rows()[0]:
         executed = row["path"].with_suffix(".ipynb") if row["path"] else None
         if executed and executed.is_file():
-            text = with_verdicts_on_record(executed.read_text(encoding="utf-8"), row["claims"])
+            source = (NOTEBOOKS / f"{row['name']}.ipynb").read_text(encoding="utf-8")
+            text = as_of_today(executed.read_text(encoding="utf-8"), row["claims"], source)
             pages[notebooks / f"{row['name']}.ipynb"] = text.replace(
                 "](../../figures/", "](../../../figures/"
             )

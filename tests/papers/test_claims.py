@@ -1,6 +1,7 @@
 """Verdicts: intervals against closed forms, rules that could have come out otherwise, and the
 schema of a record."""
 
+import copy
 import json
 import math
 import shutil
@@ -303,6 +304,7 @@ def test_what_is_measured_in_seconds_is_a_check_and_counted_apart():
     ("level", "item"),
     [
         ("the paper's", "bico/fig10_active_learning"),
+        ("the paper's", "svm/fig04_sensitivities"),
         ("part", "svm/fig01_offline_error"),
         ("generated", "bico/fig05_gmm_error"),
         ("generated", "bico/fig10_active_learning"),
@@ -315,7 +317,7 @@ def test_a_claim_counts_on_the_papers_data_only_with_all_of_them_and_the_papers_
     claim = dict(whose="paper", kind="result")
     assert site.stratum(claim, record(item, level)) == site.STRATA[1]
     for whole, kind in [
-        ("svm/fig04_sensitivities", "the paper's"),
+        ("svm/fig03_streaming_error", "the paper's"),
         ("vrm/fig02_kdpp", "generated"),
     ]:
         assert (
@@ -377,17 +379,36 @@ def test_the_committed_records_are_whole_current_clean_and_their_verdicts_follow
 def test_the_sites_copy_of_a_notebook_has_the_verdicts_on_record_and_is_else_what_ran():
     (path, record), *_ = records()[0]
     ran = path.with_suffix(".ipynb").read_text(encoding="utf-8")
+    source = (FIGURES.parent / "notebooks" / f"{record['item']}.ipynb").read_text(encoding="utf-8")
     claims = [
         claim | {"verdict": "cannot tell", "reason": "noise", "why": "<as judged again>"}
         for claim in record["claims"]
     ]
-    shown = json.loads(site.with_verdicts_on_record(ran, claims))
+    shown = json.loads(site.as_of_today(ran, claims, source))
     for cell, before in zip(shown["cells"], json.loads(ran)["cells"]):
         if "".join(cell["source"]).endswith("exp.claims_table()"):
             told = "".join(cell["outputs"][-1]["data"]["text/plain"])
             assert told.count("as judged again") == told.count("cannot tell (noise)") == len(claims)
         else:
             assert cell == before
+
+
+@pytest.mark.parametrize("code", ["size = 1", "size = 2"])
+def test_the_sites_copy_of_a_notebook_has_the_prose_of_today_where_its_code_is_what_ran(code):
+    ran = notebook_of(("markdown", "KDD is a stand-in."), ("code", "size = 1"))
+    put_in = ran["cells"][1] | {"metadata": {"tags": ["injected-parameters"]}, "source": "size = 3"}
+    ran["cells"].insert(2, put_in)
+    today = notebook_of(("markdown", "KDD ran."), ("code", code))
+    shown = json.loads(site.as_of_today(json.dumps(ran), [], json.dumps(today)))
+    revised = copy.deepcopy(ran)
+    if code == "size = 1":
+        revised["cells"][0]["source"] = "KDD ran."
+    assert shown == revised
+
+
+def notebook_of(*cells):
+    empty = dict(metadata={}, outputs=[])
+    return {"cells": [dict(cell_type=kind, source=text) | empty for kind, text in cells]}
 
 
 def test_reductions_look_into_dicts_and_leave_out_what_is_no_protocol():

@@ -16,10 +16,12 @@ def evidence(run):
     error = _by_clusters(run.rows, "error")
     run.facts.update(clusters=int(em.columns.max()))
     run.facts.update(initial_e_steps=run.parameters.get("initial_e_steps", 0))
+    times = {"seeding and EM": seeding + em, "EM": em}
     growths = {}
     drops = {}
     for few, many in pairwise(sorted(em.columns)):
-        growths[f"{few} to {many}"] = em[many] / em[few]
+        for name, seconds in times.items():
+            growths[name, f"{few} to {many}"] = seconds[many] / seconds[few]
         drops[f"{few} to {many}"] = 100 * (1 - error[many] / error[few])
     # The last doubling is the one of the most clusters.
     seeding_over_em = (seeding[many] / seeding[few]) / (em[many] / em[few])
