@@ -418,7 +418,7 @@ def as_of_today(text, claims, source):
     """
     notebook = json.loads(text)
     prose = [cell for cell in notebook["cells"] if cell["cell_type"] == "markdown"]
-    today = [text for kind, text in sources(source) if kind == "markdown"]
+    today = [words for kind, words in sources(source) if kind == "markdown"]
     if _code_and_places(text) == _code_and_places(source):
         for cell, revised in zip(prose, today):
             cell["source"] = revised
