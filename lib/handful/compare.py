@@ -504,9 +504,10 @@ class _Fit:
         if all_rows > max(few, budget):
             m = int(np.clip(size + (budget - few) / (all_rows - few) * (n - size), size, n))
         rows = np.random.default_rng(seed).choice(n, m, replace=False)
-        return self.measure(
-            None, m, seed, [take_rows(one, rows) for one in train], held_out, np.full(m, n / m)
-        )
+        # Weights of one are slow for some estimators.
+        weights = None if m == n else np.full(m, n / m)
+        few_rows = [take_rows(one, rows) for one in train]
+        return self.measure(None, m, seed, few_rows, held_out, weights)
 
     def _trained(self, seed, train, weights):
         model = _seeded(self.estimator, seed)

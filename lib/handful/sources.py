@@ -282,7 +282,16 @@ def _way_out(X):
             "; what is not on this machine's disks comes by dask, as "
             "dask.dataframe.read_parquet(...)"
         )
-    return "; names that begin with . or _ are skipped" if _path(X).is_dir() else ""
+    path = _path(X)
+    if path.is_dir():
+        return "; names that begin with . or _ are skipped"
+    others = _fitting(path)
+    if not others:
+        return ""
+    return (
+        f", though {len(others)} other files fit; write them as parquet, or give a stream chunk by "
+        "chunk to partial_fit, as of pandas.read_csv(..., chunksize=...)"
+    )
 
 
 def of_dask(X, y, sample_weight, rows, columns):

@@ -147,8 +147,9 @@ class Forward(Strategy):
     Parameters
     ----------
     batch_size : int or None, default=None
-        Points added a step. None: one, and a tenth of the coreset for a `Network`, which is
-        trained anew in every step.
+        Points added a step. None: one, and a hundredth of the coreset for a `Network`, which
+        is trained anew in every step. Points that join together are alike, so that larger batches
+        of few points may be no better than uniform ones.
     n_start : int or None, default=None
         Random points to start from. None: 10 for the linear rule, as in the paper, and 2 for
         the quadratic one, which makes better use of them. Where they are all of the coreset,

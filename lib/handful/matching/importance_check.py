@@ -127,8 +127,8 @@ class DrawsReport:
             z = f"{self.stein.z:.1f}" if self.stein.z < LARGE else f"{self.stein.z:.0e}"
             of_draws = (
                 f"the slopes' largest z-score is {z}, which right draws reach with "
-                f"probability {self.stein.p_value:.2g} among so many scores (below {ALPHA} they "
-                f"are called wrong); {self.stein.n_independent:.0f} independent draws."
+                f"probability {self.stein.p_value:.2g} at most, among so many scores (below "
+                f"{ALPHA} they are called wrong); {self.stein.n_independent:.0f} independent draws."
             )
         else:
             of_draws = f"not tested: {self.why}."

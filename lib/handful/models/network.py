@@ -145,7 +145,7 @@ class Network(Problem):
     random_state: CountOrZero = 0
 
     forward_only = True
-    n_rounds = 10
+    n_rounds = 100
 
     @property
     def classifies(self):
