@@ -349,6 +349,20 @@ class Slow(UniformCoreset):
         return super().fit(X, y, sample_weight)
 
 
+def test_as_many_uniform_rows_as_there_are_have_no_weights():
+    class Noted(LogisticRegression):
+        weighted: ClassVar = []
+
+        def fit(self, X, y, sample_weight=None):
+            Noted.weighted.append((len(y), sample_weight is not None))
+            return super().fit(X, y, sample_weight)
+
+    compare(Slow(), Noted(), X, y, sizes=[30], seeds=1, verbose=False)
+    n = max(n for n, _ in Noted.weighted)
+    assert [weighted for rows, weighted in Noted.weighted if rows == n] == [False, False]
+    assert (30, True) in Noted.weighted
+
+
 def test_the_controls_get_the_seconds_of_the_selector(monkeypatch):
     def tick():
         Slow.clock += 0.1

@@ -82,8 +82,15 @@ def test_a_path_that_only_fits_as_a_pattern_is_read_as_one_with_a_warning(X, tmp
     assert Blocks(str(tmp_path / "X*.npy")).n == len(X)
     save(tmp_path / "X*.npy", X[:7])
     assert Blocks(tmp_path / "X*.npy").n == Blocks(str(tmp_path / "X*.npy")).n == 7
-    with pytest.raises(ValueError, match=r"got 0 at '.*none.npy'"):
+    with pytest.raises(ValueError, match=r"got 0 at '.*none.npy'\.$"):
         Blocks(tmp_path / "none.npy")
+
+
+def test_files_of_another_kind_are_counted(tmp_path):
+    for i in range(2):
+        (tmp_path / f"X{i}.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match=r"got 0 at '.*\*\.csv', though 2 other files fit; write"):
+        Blocks(str(tmp_path / "*.csv"))
 
 
 def test_patterns_may_stand_for_folders_and_files_come_by_number(X, tmp_path):

@@ -227,6 +227,13 @@ def test_rows_beyond_the_network_s_type_are_told(data):
         ).fit(X, y)
 
 
+def test_few_points_of_a_network_are_chosen_one_by_one(data):
+    options = dict(problem=Network(small_net(), train=QUICK), size=30, random_state=0)
+    by_default = BilevelCoreset(**options).fit(*data)
+    one_by_one = BilevelCoreset(**options, strategy=Forward(batch_size=1)).fit(*data)
+    assert by_default.indices_.tolist() == one_by_one.indices_.tolist()
+
+
 def test_probabilities_in_place_of_logits_are_warned_of(data, recwarn):
     net = small_net()
     for module, expected in [(torch.nn.Sequential(net, torch.nn.Softmax(1)), True), (net, False)]:
