@@ -62,8 +62,7 @@ class StratifiedCoreset(SizedSelector):
 
     def _select(self, X, y, sample_weight, rng):
         strata = y if self.by is None else column_of(X, self.by)
-        if self.by is None:
-            self._check_targets(strata)
+        self._check_targets(strata)
         shuffled = rng.permutation(len(sample_weight))
         strata = codes(strata)[shuffled]
         if self.size < len(np.unique(strata)):
@@ -89,8 +88,15 @@ class StratifiedCoreset(SizedSelector):
         return drawn[order], weights[order]
 
     def _check_targets(self, y):
-        if self.by is None:
+        if self.by is not None:
+            return
+        try:
             check_classification_targets(y)
+        except ValueError as error:
+            raise ValueError(
+                f"{error} For the targets of a regression there is UniformCoreset, or a column of "
+                "X to name by `by`."
+            ) from None
 
     def _fewer(self, strata, weights):
         raise ValueError(
