@@ -31,6 +31,7 @@ from handful.trainers import (
     WeightedFit,
     check_scoring_name,
     kind_of,
+    score_hint,
     seed_unset,
     tags_of,
     weighted_fit,
@@ -346,11 +347,9 @@ def _comparison(rows, methods, scoring):
 def _cure(errors, scoring):
     # What scikit-learn does not say: what to give instead.
     said = " ".join(errors)
-    if "pos_label" in said:
-        return (
-            f" scoring={scoring!r} is of the class 1: give labels 0 and 1, or make_scorer with "
-            "your pos_label."
-        )
+    hint = score_hint(said, scoring)
+    if hint:
+        return hint
     if "different number of classes" in said:
         return (
             " A class has too few rows to be trained on and held out: leave it out, or give test."

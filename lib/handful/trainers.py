@@ -141,6 +141,16 @@ def check_scoring_name(scoring: Any) -> None:
     )
 
 
+def score_hint(error: str, scoring: Any) -> str:
+    """What to give instead of labels that a score refused with this error; empty for others."""
+    if "pos_label" not in error:
+        return ""
+    return (
+        f" scoring={scoring!r} is of the class 1: give labels 0 and 1, or make_scorer with "
+        "your pos_label."
+    )
+
+
 def kind_of(estimator: Any) -> str | None:
     """ "classifier", "regressor" or another word, as the tags say; None for what tells none."""
     tags = tags_of(estimator)

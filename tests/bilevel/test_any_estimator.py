@@ -520,6 +520,23 @@ def test_another_score_than_the_loss_can_judge(data):
     assert few.trials_[few.chosen_] == min(few.trials_.values())
 
 
+def none_chosen(*_):
+    raise AssertionError("rows are being chosen")
+
+
+@pytest.mark.parametrize("estimator", [FEW_TREES, LinearSVC()])
+def test_a_score_of_one_class_is_refused_before_rows_are_chosen(data, estimator, monkeypatch):
+    X, y = data
+    words = np.where(y == 1, "good", "bad")
+    with monkeypatch.context() as patch:
+        patch.setattr("handful.bilevel.any_estimator.select_in_proxy", none_chosen)
+        with pytest.raises(ValueError, match="give labels 0 and 1, or make_scorer"):
+            for_estimator(estimator, scoring="f1").fit(X, words)
+        with pytest.raises(AssertionError, match="rows are being chosen"):
+            for_estimator(estimator, scoring="f1").fit(X, y)
+    assert for_estimator(estimator, scoring="roc_auc", n_exchanges=1).fit(X, words).trials_
+
+
 @pytest.mark.parametrize(
     "estimator", [FEW_TREES, LogisticRegression(), Ridge(), KNeighborsRegressor()]
 )

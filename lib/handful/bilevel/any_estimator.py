@@ -8,6 +8,7 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
 from sklearn.metrics import get_scorer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
@@ -46,6 +47,7 @@ from handful.trainers import (
     check_scoring_name,
     input_tags_of,
     kind_of,
+    score_hint,
     seed_unset,
     trained,
     weighted_fit,
@@ -374,6 +376,7 @@ class AnyEstimatorCoreset(Selector):
         rest, held = self._split(labels, sample_weight, rng)
         scorer = None if self.scoring is None else get_scorer(self.scoring)
         trial = Trial(estimator, trainer, rows, y, labels, sample_weight, rest, held, scorer)
+        self._check_scoring(trial)
         of_rest = X[rest], y[rest]
         with (
             Parallel(n_jobs=self.n_jobs, return_as="generator") as parallel,
@@ -399,6 +402,20 @@ class AnyEstimatorCoreset(Selector):
             left = 0 if best.is_optimised else self.n_exchanges
             bar.total = len(selectors) + len(choices) + left
             return self._improved(best, left, rng, trial, parallel, bar)
+
+    def _check_scoring(self, trial):
+        """ValueError where a named score does not take these labels, before anything is chosen."""
+        if trial.labels is None or not isinstance(self.scoring, str) or len(trial.held) == 0:
+            return
+        # Such a score asks a classifier for no more than this one has.
+        features = np.zeros((len(trial.y), 1))
+        blind = DummyClassifier().fit(features, trial.y)
+        try:
+            trial.scorer(blind, features[trial.held], trial.y[trial.held])
+        except ValueError as error:
+            hint = score_hint(str(error), self.scoring)
+            if hint:
+                raise ValueError(f"{error}.{hint}") from error
 
     def _code(self, selector, proxy):
         return None if self.memory is None else code_hash(selector, proxy)
