@@ -11,6 +11,7 @@ from sklearn.utils import get_tags
 from handful.bilevel.bilevel_coreset import BilevelCoreset
 from handful.checks import MAX_SEED, Accepts, accepts_of
 from handful.coreset import Selector
+from handful.models.linear import Logistic
 from handful.options import Count
 from handful.parts import check_selector
 from handful.plans import Compress
@@ -28,8 +29,9 @@ class ProxyCoreset(Selector):
     Parameters
     ----------
     selector : Selector or None, default=None
-        What chooses among the features; `BilevelCoreset(outer_penalty=False)` by
-        default, as in the paper. Its own `size` and `random_state` are not used.
+        What chooses among the features; by default
+        ``BilevelCoreset(Logistic(1e-3), outer_penalty=False)``, with the paper's outer loss. Its
+        own `size` and `random_state` are not used.
     proxy : transformer or None, default=None
         Transformer, such as `Nystrom(NTK())`; `Nystrom(RBF())` by default. Its `random_state`
         is set, if it has one.
@@ -87,8 +89,9 @@ class ProxyCoreset(Selector):
 
     def _chooser(self):
         if self.selector is None:
-            # The penalty belongs to the proxy, not to what will be trained.
-            return BilevelCoreset(outer_penalty=False)
+            # The penalty belongs to the proxy, not to what will be trained. With the ten times
+            # larger one of `Logistic`, more than some ten rows a class gain little from each other.
+            return BilevelCoreset(Logistic(1e-3), outer_penalty=False)
         check_selector(self.selector)
         return self.selector
 
