@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
-from handful import BilevelCoreset, KCenter, Logistic, MergeReduce, SVMCoreset
+from handful import BilevelCoreset, KCenter, Logistic, MergeReduce, SVMCoreset, UniformCoreset
 from handful.bilevel import Forward, ProxyCoreset
 from handful.continual import ReplayBuffer
 from handful.proxies import RBF, Nystrom
+from sklearn.datasets import load_digits
+from sklearn.svm import SVC
 
 
 @pytest.fixture
@@ -33,6 +35,17 @@ def test_it_is_the_selector_on_the_features(data):
     assert few.weights_.sum() == pytest.approx(200)
     again = ProxyCoreset(KCenter(), proxy, size=12, random_state=3).fit(X, y)
     np.testing.assert_array_equal(few.indices_, again.indices_)
+
+
+def test_by_default_many_rows_too_are_better_than_random_ones():
+    X, y = load_digits(return_X_y=True)
+    selectors = [ProxyCoreset(proxy=Nystrom(RBF(1e-3), n_landmarks=100)), UniformCoreset()]
+    errors = []
+    for selector in selectors:
+        X_small, y_small, w = selector.set_params(size=100, random_state=0).fit(X, y).take(X, y)
+        model = SVC(gamma=1e-3).fit(X_small, y_small, sample_weight=w)
+        errors.append(1 - model.score(X, y))
+    assert errors[0] < 0.6 * errors[1]
 
 
 def test_it_serves_as_the_selector_of_a_stream(data):
