@@ -349,6 +349,18 @@ class Slow(UniformCoreset):
         return super().fit(X, y, sample_weight)
 
 
+@pytest.fixture
+def ticking(monkeypatch):
+    """A clock that goes on by a tenth of a second whenever it is read."""
+
+    def tick():
+        Slow.clock += 0.1
+        return Slow.clock
+
+    monkeypatch.setattr(sys.modules["handful.compare"], "time", SimpleNamespace(perf_counter=tick))
+
+
+@pytest.mark.usefixtures("ticking")
 def test_as_many_uniform_rows_as_there_are_have_no_weights():
     class Noted(LogisticRegression):
         weighted: ClassVar = []
@@ -363,12 +375,8 @@ def test_as_many_uniform_rows_as_there_are_have_no_weights():
     assert (30, True) in Noted.weighted
 
 
-def test_the_controls_get_the_seconds_of_the_selector(monkeypatch):
-    def tick():
-        Slow.clock += 0.1
-        return Slow.clock
-
-    monkeypatch.setattr(sys.modules["handful.compare"], "time", SimpleNamespace(perf_counter=tick))
+@pytest.mark.usefixtures("ticking")
+def test_the_controls_get_the_seconds_of_the_selector():
     found = compare(Slow(), MODEL, X, y, sizes=[30], seeds=1, scoring="neg_log_loss", verbose=False)
     frame = found.frame.set_index("method")
     assert frame.loc["best of draws", "n_draws"] > 1
