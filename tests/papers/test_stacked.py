@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from handful_papers.bico.networks import Dropout, small_cnn
+from handful_papers.bico.networks import Dropout, DropoutPoolReLU, small_cnn
 from handful_papers.bico.stacked import StackedMLP, TorchRuns, _mask
 from torch.nn.functional import cross_entropy
 
@@ -165,3 +165,35 @@ def test_dropout_is_torchs_own_in_distribution(share, dtype, layout):
     assert torch.equal(layer(x), ours)
     assert not torch.equal(layer(x), ours)
     assert layer.eval()(x) is x
+
+
+@pytest.mark.parametrize("share", [0.5, 0.2, 0.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(5, 8, 6, 4), (3, 1, 7, 5)])
+def test_dropout_pooling_and_relu_at_once_are_the_three_layers(share, dtype, shape):
+    # Few values, so that pixels of a window are often equal.
+    values = torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(1))
+    x = values.to(dtype).contiguous(memory_format=torch.channels_last)
+    layers = torch.nn.Sequential(Dropout(share), torch.nn.MaxPool2d(2), torch.nn.ReLU())
+    found = []
+    for module in (DropoutPoolReLU(share), layers):
+        units = x.clone().requires_grad_()
+        torch.manual_seed(0)
+        pooled = module(units)
+        (pooled.float() * torch.linspace(1, 2, pooled.numel()).view(pooled.shape)).sum().backward()
+        found.append((pooled.detach(), units.grad))
+    (pooled, gradient), (expected, wanted) = found
+    assert pooled.dtype == dtype
+    torch.testing.assert_close(pooled, expected)
+    torch.testing.assert_close(gradient, wanted)
+    assert torch.equal(module[0].eval()(x), x)
+    assert torch.equal(DropoutPoolReLU(share).eval()(x), layers.eval()(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("bad", [float("nan"), -float("nan"), float("inf"), -float("inf")])
+def test_a_unit_that_is_no_number_is_not_pooled_away(dtype, bad):
+    x = torch.ones(2, 3, 4, 4, dtype=dtype)
+    x[1, 2, 3, 0] = bad
+    assert DropoutPoolReLU(0.5)(x).isnan().any()
+    assert DropoutPoolReLU(0.5)(torch.ones_like(x)).isfinite().all()
