@@ -1,29 +1,22 @@
 """What a record vouches for: that the rows, pictures and notebook beside it are what its run left,
 of which code."""
 
+import ast
 import hashlib
 import json
 from functools import cache
 
-from handful_papers.entries import names
+from handful_papers.claims import HOME
 from handful_papers.expected import AUDIT
+from handful_papers.parameters import NOTEBOOKS
 from handful_papers.provenance import git, to_json, write_atomically
 from handful_papers.records import read_record
 
 OLDER = "made before records held hashes of their files"
-# Modules of the reproduction that only read records and compare rows.
-READERS = ("audit", "expected", "picture", "site", "sweep_rows", "verification")
-# What computes rows, beside a figure's notebook; not what reads them, and not the texts and rules
-# of claims, by which the rows on record are judged anew whenever they change.
-CODE = (
-    "lib",
-    ":(exclude)lib/handful_papers/*.toml",
-    ":(exclude)lib/handful_papers/record.schema.json",
-    *(f":(exclude)lib/handful_papers/{name}.py" for name in READERS),
-)
-# The module of a figure serves that figure alone: it says which numbers decide its claims, and may
-# compute its rows. Others use these.
-SHARED = ("own/posterior", "public/dattri_lds")
+# The library counts as a whole in what computes rows.
+LIBRARY = "lib/handful"
+# This module computes none, though all that save a record import it.
+THIS = f"{HOME.name}/verification.py"
 
 
 def hashes(paths):
@@ -53,12 +46,49 @@ def needs_audit(record):
 
 @cache
 def has_code_of_today(sha, item):
-    """Whether the library, but for other figures' own modules, and a figure's notebook are today
-    what they were at a commit."""
-    foreign = set(names()) - {item, *SHARED}
-    others = [f":(exclude)lib/handful_papers/{name}.py" for name in sorted(foreign)]
-    code = [*CODE, *others, f"notebooks/{item}.ipynb"]
+    """Whether the library, the modules of the reproduction that a figure's notebook imports, and
+    the notebook are today what they were at a commit.
+
+    The texts and rules of claims do not count: the rows on record are judged anew whenever they
+    change.
+    """
+    modules = [f"lib/{name}" for name in sorted(modules_of(item))]
+    code = [LIBRARY, *modules, f"notebooks/{item}.ipynb"]
     return git("diff", "--quiet", str(sha), "--", *code) is not None
+
+
+@cache
+def modules_of(item):
+    """The modules of the reproduction that a figure's notebook imports, itself or through others: a
+    frozenset of paths, such as "handful_papers/svm/errors.py"."""
+    notebook = (NOTEBOOKS / f"{item}.ipynb").read_text(encoding="utf-8")
+    cells = [cell for kind, cell in sources(notebook) if kind == "code"]
+    found = set()
+    waiting = set().union(*map(imported_by, cells))
+    while waiting := waiting - found - {THIS}:
+        found |= waiting
+        texts = [(HOME.parent / name).read_text(encoding="utf-8") for name in waiting]
+        waiting = set().union(*map(imported_by, texts))
+    return frozenset(found)
+
+
+def imported_by(code):
+    """Paths of the reproduction's modules that the import statements of a Python source name, with
+    the packages that hold them: a set of str."""
+    names = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    paths = set()
+    for name in names:
+        parts = name.split(".")
+        if parts[0] == HOME.name:
+            paths |= {"/".join([*parts[:k], "__init__.py"]) for k in range(1, len(parts) + 1)}
+            paths.add("/".join(parts) + ".py")
+    # A name of a module's own, such as a function, is no file.
+    return {path for path in paths if (HOME.parent / path).is_file()}
 
 
 def vouch_for(path, file):
