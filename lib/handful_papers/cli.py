@@ -201,14 +201,9 @@ def _judge_all_again(profiles):
 
 def _faults(row, strict):
     """What `--check` fails for: sentences on one row of `site.item_rows`."""
-    from handful_papers.verification import OLDER, needs_audit
-
-    record = row["record"] or {}
-    found = [row["stale"]] if row["stale"] else []
-    found += ["made by code that is in no commit"] if record.get("dirty") else []
-    if strict and row["record"]:
-        return found + [told for told in (row["unverified"], needs_audit(record)) if told]
-    return found + ([row["unverified"]] if row["unverified"] not in ("", OLDER) else [])
+    found = [row["stale"], row["unverified"]]
+    found += ["made by code that is in no commit"] if (row["record"] or {}).get("dirty") else []
+    return [told for told in found + (row["doubts"] if strict else []) if told]
 
 
 def _audit(args):

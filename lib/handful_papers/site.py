@@ -12,7 +12,7 @@ from handful_papers.levels import GENERATED, OWN, PART
 from handful_papers.parameters import NOTEBOOKS
 from handful_papers.run import plan, stale
 from handful_papers.texts import claims_table, number_text, ours_text, paper_text, verdict_text
-from handful_papers.verification import OLDER, sources, unverified
+from handful_papers.verification import doubts, sources, unverified
 
 QUICK = (
     "Quick runs test the code; verdicts are those of profile laptop: `handful report` prints them."
@@ -24,6 +24,7 @@ HEADS = dict(
     time="minutes",
     stale="",
     unverified="",
+    doubts=(),
     data="data of the run",
     verdicts="the paper's claims",
 )
@@ -84,10 +85,11 @@ def item_rows(profiles=COMMITTED, figures=FIGURES):
 
     Returns
     -------
-    rows : list of dict with name, title, record and its path (None where there is none), stale and
-        unverified (a reason, or ""), claims, runs (path and record of each run that gave some of
-        them, the largest first), run_of (its record by each claim's id), and what tables say of it:
-        data, verdicts of the paper's claims, time
+    rows : list of dict with name, title, record and its path (None where there is none), stale (a
+        reason, or ""), unverified (reasons, words) and doubts (a list of them) of all its runs,
+        claims, runs (path and record of each run that gave some of them, the largest first), run_of
+        (its record by each claim's id), and what tables say of it: data, verdicts of the paper's
+        claims, time
     refused : list of str
     """
     found, refused = records(figures, profiles)
@@ -107,16 +109,29 @@ def item_rows(profiles=COMMITTED, figures=FIGURES):
             runs=[],
             run_of={},
         )
-        row |= dict(stale="", unverified="", data="not run", verdicts="–", time="–")
+        row |= dict(stale="", unverified="", doubts=[], data="not run", verdicts="–", time="–")
         if record:
             row |= _claims_of(runs)
             row["stale"] = stale(record, plan(record["profile"], [run.name])[0])
-            row["unverified"] = unverified(path, record)
+            row["unverified"] = "; ".join(_by_profile(runs, lambda *run: [unverified(*run)]))
+            row["doubts"] = _by_profile(runs, lambda _, record: doubts(record))
             minutes = number_text(float(f"{record['seconds'] / 60:.2g}"))
             row |= dict(data=record["level"]["text"], time=f"{minutes} ({record['profile']})")
             row["verdicts"] = tally([c for c in row["claims"] if c["whose"] == "paper"])
         rows.append(row)
     return rows, refused
+
+
+def _by_profile(runs, reasons):
+    """Reasons against the runs of a figure, those against a smaller one under its profile's name; a
+    list without empty ones."""
+    largest = runs[0][1]["profile"]
+    return [
+        told if record["profile"] == largest else f"at profile {record['profile']}: {told}"
+        for path, record in runs
+        for told in reasons(path, record)
+        if told
+    ]
 
 
 def _claims_of(runs):
@@ -215,27 +230,29 @@ def terminal(profiles=COMMITTED, figures=FIGURES, only=None):
     if tuple(profiles) == ("quick",):
         lines += [_state_line(row) for row in (HEADS, *rows)]
         return "\n".join([*lines, count, QUICK])
-    lines += [f"{_state_line(row, row['unverified'])}; {row['verdicts']}" for row in (HEADS, *rows)]
+    lines += [f"{_state_line(row)}; {row['verdicts']}" for row in (HEADS, *rows)]
     lines += [f"Claims {name}: {told}" for name, told in by_stratum(rows).items()]
     told = [summary(rows)] if rows == every else []
     return "\n".join([*lines, count, *_doubts(rows), *told])
 
 
-def _state_line(row, unverified=""):
+def _state_line(row):
     """A row's name, time, state and data, as a line."""
     state = f"stale: {row['stale']}; " if row["stale"] else ""
-    if unverified not in ("", OLDER):
-        state += f"unverified: {unverified}; "
+    if against := _against(row):
+        state += f"unverified: {against}; "
     return f"{row['name']:<34} {row['time']:<14} {state}{row['data']}"
 
 
+def _against(row):
+    """Why a figure's records are unverified, as words."""
+    return "; ".join(filter(None, [row["unverified"], *row["doubts"]]))
+
+
 def _doubts(rows):
-    """How many records are unverified, a list of one line or none."""
-    doubted = Counter(row["unverified"] for row in rows if row["unverified"])
-    if not doubted:
-        return []
-    older = f"; {doubted[OLDER]} were {OLDER}" if doubted[OLDER] else ""
-    return [f"{doubted.total()} of them are unverified{older}."]
+    """Of how many figures records are unverified, a list of one line or none."""
+    n_doubted = sum(bool(_against(row)) for row in rows)
+    return [f"{n_doubted} of them are unverified."] if n_doubted else []
 
 
 def verdict_table():
@@ -345,8 +362,8 @@ def _record_lines(row, folder):
     ]
     if row["stale"]:
         lines.append(f"*Stale: {row['stale']}.*")
-    if row["unverified"]:
-        lines.append(f"*Unverified: {_plain(row['unverified'])}.*")
+    if against := _against(row):
+        lines.append(f"*Unverified: {_plain(against)}.*")
     if record["reductions"]:
         sentences = [f"- {_plain(sentence)}" for sentence in record["reductions"]]
         lines += _folded("Other than in the paper", sentences)

@@ -13,6 +13,7 @@ from handful_papers.provenance import git, to_json, write_atomically
 from handful_papers.records import read_record
 
 OLDER = "made before records held hashes of their files"
+LOST = "some of its tasks are of a commit that is in no history"
 # The library counts as a whole in what computes rows.
 LIBRARY = "lib/handful"
 # This module computes none, though all that save a record import it.
@@ -24,13 +25,24 @@ def hashes(paths):
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
 
+def doubts(record):
+    """Why today's code may give other rows than a record's, or nothing vouch for them, as a list of
+    words: what `unverified` does not hold against a record that was right in its time."""
+    found = [OLDER] if "files" not in record else []
+    # A shallow clone, and a checkout without git, cannot tell what the history holds.
+    if has_history():
+        found += [LOST] if not all(map(in_history, record.get("commits_of_tasks", []))) else []
+        found.append(needs_audit(record))
+    return [told for told in found if told]
+
+
 def needs_audit(record):
     """Why the code of today may give other rows than a record's, as words; "" where it cannot: the
     record, or an audit of it that found no difference, was made by this code."""
-    # Tasks that an earlier run had finished are of its commit, which may be in no history.
+    # Tasks that an earlier run had finished are of its commit.
     commits = [record["commit"], *record.get("commits_of_tasks", [])]
     of_today = all(has_code_of_today(sha, record["item"]) for sha in commits)
-    if git("rev-parse", "HEAD") is None or of_today:
+    if of_today:
         return ""
     known = record.get("audit")
     if known is None:
@@ -108,17 +120,16 @@ def changed(path, record):
 
 def unverified(path, record):
     """Why the files beside a record may not be what a run of its commit left, as words; "" where
-    they are."""
+    they are, and where the record holds no hashes (see `doubts`)."""
     if "files" not in record:
-        return OLDER
+        return ""
     executed = path.with_suffix(".ipynb")
     wanted = [f"{path.stem}.csv", executed.name, *(f"{stem}.png" for stem in record["figures"])]
     if without := [name for name in wanted if name not in record["files"]]:
         return f"it holds no hash of {', '.join(without)}"
     if moved := changed(path, record):
         return f"{', '.join(moved)}: not what the run left"
-    # A shallow clone, and a checkout without git, cannot tell what the history holds.
-    if git("rev-parse", "--is-shallow-repository") != "false":
+    if not has_history():
         return ""
     if record["commit"] is None or not in_history(record["commit"]):
         return "its commit is in no history"
@@ -127,6 +138,11 @@ def unverified(path, record):
     ):
         return f"{executed.name} is not a run of the notebook at its commit"
     return ""
+
+
+def has_history():
+    """Whether this is a checkout with all its commits."""
+    return git("rev-parse", "--is-shallow-repository") == "false"
 
 
 @cache

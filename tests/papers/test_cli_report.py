@@ -3,12 +3,14 @@
 import pytest
 from handful import cli
 from handful_papers import site, verification
+from handful_papers.committed import FIGURES
+from handful_papers.records import read_record
 from handful_papers.run import plan
 
 
 def row(name, **more):
     """A row of `site.item_rows`, of a record that is as it should be."""
-    return dict(name=name, record={"dirty": False}, stale="", unverified="") | more
+    return dict(name=name, record={"dirty": False}, stale="", unverified="", doubts=[]) | more
 
 
 @pytest.fixture
@@ -16,7 +18,6 @@ def records(monkeypatch):
     """A function of rows, by which `handful report` goes from then on."""
     monkeypatch.setattr(site, "terminal", lambda profiles, only: "the table")
     monkeypatch.setattr("handful_papers.cli._judge_all_again", lambda profiles: [])
-    monkeypatch.setattr(verification, "needs_audit", lambda record: record.get("told", ""))
 
     def stand(*rows, refused=()):
         monkeypatch.setattr(site, "item_rows", lambda profiles: (list(rows), list(refused)))
@@ -47,7 +48,7 @@ def test_what_is_of_all_records_is_refused_for_some(option, records, capsys):
 
 def test_a_check_that_passes_says_of_how_many_records(records, capsys):
     absent = row("demo/absent", record=None)
-    older = row("demo/older", unverified=verification.OLDER)
+    older = row("demo/older", doubts=[verification.OLDER])
     records(row("demo/one"), older, absent)
     assert cli.main(["report", "--check"]) == 0
     assert capsys.readouterr().out == (
@@ -66,8 +67,13 @@ def test_a_check_that_passes_says_of_how_many_records(records, capsys):
     [
         (["--check"], {"stale": "parameters n changed"}, "parameters n changed"),
         (["--check"], {"record": {"dirty": True}}, "made by code that is in no commit"),
-        (["--strict"], {"unverified": verification.OLDER}, verification.OLDER),
-        (["--check", "--strict"], {"record": {"told": "not audited"}}, "not audited"),
+        (
+            ["--check"],
+            {"unverified": "a.csv: not what the run left"},
+            "a.csv: not what the run left",
+        ),
+        (["--strict"], {"doubts": [verification.OLDER]}, verification.OLDER),
+        (["--check", "--strict"], {"doubts": ["not audited"]}, "not audited"),
     ],
 )
 def test_a_check_that_fails_names_what_is_wrong_a_line_each(options, faulty, told, records, capsys):
@@ -93,3 +99,19 @@ def test_a_pattern_that_matches_nothing_is_told_the_names_near_to_it(pattern, ne
         told = capsys.readouterr().err
         assert f"no notebook matches {pattern!r}{near}" in told
         assert " There are: bico/fig01_penalty, " in told
+
+
+def test_reasons_against_each_run_of_a_figure_are_told_under_its_profile(tmp_path, monkeypatch):
+    runs = [(FIGURES / p / "bico/fig08_networks.json") for p in ("gpu", "laptop")]
+    records = [read_record(path) for path in runs]
+    found = [(tmp_path / profile, record) for profile, record in zip(("gpu", "laptop"), records)]
+    monkeypatch.setattr(site, "records", lambda *_: (found, []))
+    monkeypatch.setattr(site, "unverified", lambda path, record: f"{path.name} moved")
+    monkeypatch.setattr(site, "doubts", lambda record: ["old"] if record is records[1] else [])
+    (row,) = [row for row in site.item_rows()[0] if row["record"]]
+    assert row["unverified"] == "gpu moved; at profile laptop: laptop moved"
+    assert row["doubts"] == ["at profile laptop: old"]
+    told = site.terminal().splitlines()
+    wanted = f"unverified: {row['unverified']}; at profile laptop: old; "
+    assert next(line for line in told if wanted in line).startswith("bico/fig08_networks ")
+    assert "1 of them are unverified." in told

@@ -16,8 +16,10 @@ from handful_papers.provenance import expected_hash, to_json
 from handful_papers.records import read_record
 from handful_papers.run import Planned, stale
 from handful_papers.verification import (
+    LOST,
     OLDER,
     changed,
+    doubts,
     hashes,
     needs_audit,
     unverified,
@@ -85,7 +87,9 @@ def test_a_record_vouches_for_its_files_once_it_has_the_hash_of_each(record):
     assert unverified(record, read_record(record)) == ""
     assert not judge_again(record)
     older = {key: value for key, value in read_record(record).items() if key != "files"}
-    assert (unverified(record, older), changed(record, older)) == (OLDER, [])
+    assert (unverified(record, older), changed(record, older)) == ("", [])
+    assert OLDER in doubts(older)
+    assert OLDER not in doubts(read_record(record))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".png", ".ipynb"])
@@ -146,8 +150,9 @@ def test_a_record_of_older_code_needs_an_audit_by_the_code_of_today_that_found_n
         assert needs_audit(known | {"audit": moved}) == wanted
     # Tasks of another commit, which is in no history.
     of_today = known | {"commit": audit["commit"], "commits_of_tasks": ["0" * 40]}
-    assert needs_audit(of_today) == "made by older code, and not audited"
-    assert needs_audit(of_today | {"audit": audit}) == ""
+    assert doubts(of_today) == [LOST, "made by older code, and not audited"]
+    assert doubts(of_today | {"audit": audit}) == [LOST]
+    assert doubts(known | {"commits_of_tasks": [known["commit"]], "audit": audit}) == []
     by_older = needs_audit(known | {"audit": audit | {"commit": known["commit"]}})
     assert by_older == "made by older code, and audited by older code"
 
