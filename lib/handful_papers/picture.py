@@ -126,9 +126,9 @@ def draw(rows):
     rows = [row for row in labelled if row["name"].split("/")[0] in colours]
     use_style()
     plt.rcParams.update(dict.fromkeys(TYPE_SIZES, 8.5))
-    size = (5.4, 0.19 * len(rows) + 2.3)
+    size = (5.7, 0.19 * len(rows) + 2.3)
     fig, (left, right) = plt.subplots(
-        1, 2, figsize=size, sharey=True, width_ratios=(5, 3.7), layout="constrained"
+        1, 2, figsize=size, sharey=True, width_ratios=(5, 4.2), layout="constrained"
     )
     left.axvline(1, color="0.2", lw=1)
     for height, row in enumerate(rows):
