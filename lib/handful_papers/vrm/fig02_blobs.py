@@ -19,4 +19,5 @@ def evidence(run):
             "once it stays there": kept["uniform"] / kept["vrm"],
             "the first time": first["uniform"] / first["vrm"],
         },
+        "vrm-fig02-blob-first-time": first["uniform"] / first["vrm"],
     }
