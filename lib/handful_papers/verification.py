@@ -59,24 +59,24 @@ def needs_audit(record):
 @cache
 def has_code_of_today(sha, item):
     """Whether the library, the modules of the reproduction that a figure's notebook imports, and
-    the notebook are today what they were at a commit.
+    the notebook's code are today what they were at a commit.
 
     The texts and rules of claims do not count: the rows on record are judged anew whenever they
-    change.
+    change. Nor does the prose of the notebook.
     """
+    then = sources_at(sha, item)
+    if then is None or code_of(then) != code_of(sources_of(item)):
+        return False
     modules = [f"lib/{name}" for name in sorted(modules_of(item))]
-    code = [LIBRARY, *modules, f"notebooks/{item}.ipynb"]
-    return git("diff", "--quiet", str(sha), "--", *code) is not None
+    return git("diff", "--quiet", str(sha), "--", LIBRARY, *modules) is not None
 
 
 @cache
 def modules_of(item):
     """The modules of the reproduction that a figure's notebook imports, itself or through others: a
     frozenset of paths, such as "handful_papers/svm/errors.py"."""
-    notebook = (NOTEBOOKS / f"{item}.ipynb").read_text(encoding="utf-8")
-    cells = [cell for kind, cell in sources(notebook) if kind == "code"]
     found = set()
-    waiting = set().union(*map(imported_by, cells))
+    waiting = set().union(*map(imported_by, code_of(sources_of(item))))
     while waiting := waiting - found - {THIS}:
         found |= waiting
         texts = [(HOME.parent / name).read_text(encoding="utf-8") for name in waiting]
@@ -156,6 +156,16 @@ def sources_at(sha, item):
     """What `sources` gives of a figure's notebook at a commit; None where there was none."""
     text = git("show", f"{sha}:notebooks/{item}.ipynb")
     return None if text is None else sources(text)
+
+
+def sources_of(item):
+    """What `sources` gives of a figure's notebook."""
+    return sources((NOTEBOOKS / f"{item}.ipynb").read_text(encoding="utf-8"))
+
+
+def code_of(cells):
+    """The sources of the code cells among what `sources` gives."""
+    return [source for kind, source in cells if kind == "code"]
 
 
 def sources(text):

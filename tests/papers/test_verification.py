@@ -187,6 +187,19 @@ def test_what_a_figure_does_not_import_and_texts_and_rules_of_claims_make_no_rec
     assert needs_audit(known) == ("made by older code, and not audited" if is_older else "")
 
 
+@pytest.mark.parametrize(("kind", "is_older"), [("markdown", False), ("code", True)])
+def test_the_code_of_its_notebook_makes_a_record_older_and_its_prose_does_not(
+    record, monkeypatch, kind, is_older
+):
+    known = read_record(record)
+    known.pop("audit", None)
+    cells = [list(cell) for cell in verification.sources_of(ITEM)]
+    next(cell for cell in cells if cell[0] == kind)[1] += "\n1"
+    monkeypatch.setattr(verification, "sources_of", lambda item: [tuple(cell) for cell in cells])
+    verification.has_code_of_today.cache_clear()
+    assert needs_audit(known) == ("made by older code, and not audited" if is_older else "")
+
+
 IMPORTS = """
 import ast, json, sys
 from pathlib import Path
