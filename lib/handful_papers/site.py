@@ -230,16 +230,16 @@ def terminal(profiles=COMMITTED, figures=FIGURES, only=None):
     if tuple(profiles) == ("quick",):
         lines += [_state_line(row) for row in (HEADS, *rows)]
         return "\n".join([*lines, count, QUICK])
-    lines += [f"{_state_line(row)}; {row['verdicts']}" for row in (HEADS, *rows)]
+    lines += [f"{_state_line(row, _against(row))}; {row['verdicts']}" for row in (HEADS, *rows)]
     lines += [f"Claims {name}: {told}" for name, told in by_stratum(rows).items()]
     told = [summary(rows)] if rows == every else []
     return "\n".join([*lines, count, *_doubts(rows), *told])
 
 
-def _state_line(row):
-    """A row's name, time, state and data, as a line."""
+def _state_line(row, against=""):
+    """A row's name, time, state and data, as a line; `against` says why it is unverified."""
     state = f"stale: {row['stale']}; " if row["stale"] else ""
-    if against := _against(row):
+    if against:
         state += f"unverified: {against}; "
     return f"{row['name']:<34} {row['time']:<14} {state}{row['data']}"
 

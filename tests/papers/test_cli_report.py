@@ -115,3 +115,5 @@ def test_reasons_against_each_run_of_a_figure_are_told_under_its_profile(tmp_pat
     wanted = f"unverified: {row['unverified']}; at profile laptop: old; "
     assert next(line for line in told if wanted in line).startswith("bico/fig08_networks ")
     assert "1 of them are unverified." in told
+    # Quick runs test the code, which may have been edited since.
+    assert "unverified" not in site.terminal(("quick",))
