@@ -601,10 +601,17 @@ def test_folds_of_rows_without_any_effect_keep_their_sums(problem, y):
     X = np.array([[a, b] for a in (0.0, 1.0) for b in (0.0, 1.0)] * 100)
     chosen = MatchedCoreset(problem, folds=4, random_state=0).fit(X, y)
     assert chosen.residual_ < 1e-9
-    # balanced designs have the same sums of columns and of targets in few rows
-    few, w = X[chosen.indices_], chosen.weights_
-    np.testing.assert_allclose(w @ few / w.sum(), X.mean(axis=0), atol=1e-6)
-    np.testing.assert_allclose(w @ y[chosen.indices_] / w.sum(), y.mean(), atol=1e-6)
+    # All optima are that of the mean, where the rows of a fold keep their number, their targets
+    # and the slope (mean - y) X; sums of X alone are none of these.
+    few, of_few, w = X[chosen.indices_], y[chosen.indices_], chosen.weights_
+    away, of_all = y.mean() - of_few, y.mean() - y
+    for k in range(4):
+        is_few, is_in = chosen.folds_ == k, chosen.row_folds_ == k
+        np.testing.assert_allclose(w[is_few].sum(), is_in.sum())
+        np.testing.assert_allclose(w[is_few] @ of_few[is_few], y[is_in].sum())
+        kept = (w * away)[is_few] @ few[is_few]
+        np.testing.assert_allclose(kept, of_all[is_in] @ X[is_in], atol=1e-6)
+    assert chosen.curve_error_ < chosen.tol
 
 
 @pytest.mark.parametrize("seed", range(3))
