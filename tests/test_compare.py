@@ -25,9 +25,10 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import log_loss
+from sklearn.metrics import accuracy_score, log_loss
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -276,6 +277,57 @@ def test_a_score_that_scikit_learn_does_not_have_is_told_with_one_that_it_has(sc
         compare(KCenter(), MODEL, X, y, scoring=scoring)
     with pytest.raises(ValueError, match=message):
         AnyEstimatorCoreset(Ridge(), scoring=scoring).fit(X, y)
+
+
+SQUARES = np.add.outer(np.arange(3), np.zeros(40, int)).ravel()
+
+
+@pytest.mark.parametrize(
+    ("scoring", "labels", "way_out"),
+    [
+        ("f1", np.array(["a", "b"])[SQUARES % 2], "give labels 0 and 1, or make_scorer with your"),
+        ("f1", SQUARES, "is of two classes, and y holds 3: take one of f1_macro, f1_micro"),
+        ("roc_auc", SQUARES, "is of two classes, and y holds 3: take one of roc_auc_ovo, roc_auc"),
+    ],
+)
+def test_labels_that_a_score_refuses_are_refused_before_anything_is_trained(
+    scoring, labels, way_out, monkeypatch
+):
+    rows = np.random.default_rng(0).normal(size=(len(labels), 2))
+    monkeypatch.setattr(LogisticRegression, "fit", none_trained)
+    with pytest.raises(ValueError, match=way_out):
+        compare(UniformCoreset(), LogisticRegression(), rows, labels, scoring=scoring)
+    with pytest.raises(ValueError, match=way_out):
+        AnyEstimatorCoreset(RandomForestClassifier(), scoring=scoring, size=20).fit(rows, labels)
+
+
+def none_trained(*_):
+    raise AssertionError("something is being trained")
+
+
+def test_a_metric_in_place_of_a_score_is_refused():
+    labels = SQUARES % 2
+    rows = np.random.default_rng(0).normal(size=(len(labels), 2))
+    message = "looks like it is a metric function rather than a scorer"
+    with pytest.raises(ValueError, match=message):
+        compare(UniformCoreset(), MODEL, rows, labels, scoring=accuracy_score)
+    few = AnyEstimatorCoreset(RandomForestClassifier(), scoring=accuracy_score, size=20)
+    with pytest.raises(ValueError, match=message):
+        few.fit(rows, labels)
+
+
+class HalfOfNoWeight(UniformCoreset):
+    def _select(self, X, y, sample_weight, rng):
+        chosen, weights = super()._select(X, y, sample_weight, rng)
+        weights[::2] = 0
+        return chosen, weights
+
+
+def test_rows_of_weight_zero_are_not_counted():
+    found = compare(HalfOfNoWeight(), MODEL, X, y, sizes=[30], seeds=1, verbose=False)
+    rows = found.frame.set_index("method")["n_rows"]
+    assert rows["HalfOfNoWeight"] == 15
+    assert rows["uniform"] == 30
 
 
 TOWNS = pd.DataFrame({"a": X[:, 1], "town": np.where(X[:, 0] > 14, "u", "v")})

@@ -29,9 +29,9 @@ from handful.running import Bar, threads_for, warn
 from handful.tables import readable, take_rows
 from handful.trainers import (
     WeightedFit,
+    check_scored_labels,
     check_scoring_name,
     kind_of,
-    score_hint,
     seed_unset,
     tags_of,
     weighted_fit,
@@ -163,6 +163,8 @@ def compare(
     score = check_scoring(estimator, scoring)
     X, y, test = _readable_data(X, y, test)
     classes = _repeat(y) and kind_of(estimator) != "regressor"
+    if classes:
+        check_scored_labels(score, scoring, y)
     baselines = {UNIFORM: UniformCoreset()}
     if classes:
         baselines[STRATIFIED] = StratifiedCoreset()
@@ -186,7 +188,7 @@ def compare(
             rows.append(row)
             _keep_warnings(caught, row, len(rows))
         found = _comparison(rows, methods, scoring)
-        _check_scored(found.frame, scoring, named, {*unasked, BEST_DRAW, MORE_ROWS})
+        _check_scored(found.frame, named, {*unasked, BEST_DRAW, MORE_ROWS})
         return found
     except BaseException as error:
         if rows:
@@ -210,7 +212,7 @@ def _keep_warnings(caught, row, number):
         fits[number] = row["method"]
 
 
-def _check_scored(frame, scoring, named, may_fail):
+def _check_scored(frame, named, may_fail):
     """ValueError where no method has a score, or one that was asked for has none."""
     errors = {
         name: own["error"].iloc[0]
@@ -220,13 +222,13 @@ def _check_scored(frame, scoring, named, may_fail):
     if frame["score"].isna().all():
         # What a selector says of the rows holds for the estimator, too, and not the reverse.
         first = errors[next(iter(named), ALL_ROWS)]
-        raise ValueError(f"No method got a score: {first}{_cure(errors.values(), scoring)}")
+        raise ValueError(f"No method got a score: {first}{_cure(errors.values())}")
     for name, error in errors.items():
         if name not in may_fail:
             of_rows = "words: encode" in error or "contains NaN" in error
             if of_rows and name in named:
                 error = f"{error.splitlines()[0]} {AS_IT_IS}"
-            cure = _cure([error], scoring)
+            cure = _cure([error])
             raise ValueError(f"{name} gave no score at all: {error}{cure}")
 
 
@@ -344,13 +346,9 @@ def _comparison(rows, methods, scoring):
     )
 
 
-def _cure(errors, scoring):
+def _cure(errors):
     # What scikit-learn does not say: what to give instead.
-    said = " ".join(errors)
-    hint = score_hint(said, scoring)
-    if hint:
-        return hint
-    if "different number of classes" in said:
+    if "different number of classes" in " ".join(errors):
         return (
             " A class has too few rows to be trained on and held out: leave it out, or give test."
         )
@@ -443,7 +441,9 @@ class _Fit:
                 start = time.perf_counter()
                 fitted = _seeded(selector, seed, size=size).fit(*train)
                 *train, weights = chosen_rows(fitted, *train)
-                outcome |= dict(choose_seconds=time.perf_counter() - start, n_rows=len(weights))
+                # Optimised weights may be 0.
+                n_rows = np.count_nonzero(weights)
+                outcome |= dict(choose_seconds=time.perf_counter() - start, n_rows=n_rows)
             with threads_for(len(train[1])):
                 start = time.perf_counter()
                 model = self._trained(seed, train, weights)

@@ -290,7 +290,7 @@ def _way_out(X):
         return ""
     return (
         f", though {len(others)} other files fit; write them as parquet, or give a stream chunk by "
-        "chunk to partial_fit, as of pandas.read_csv(..., chunksize=...)"
+        "chunk to partial_fit, as with pandas.read_csv(..., chunksize=...)"
     )
 
 

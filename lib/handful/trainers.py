@@ -1,12 +1,15 @@
 """How a trainer takes the weights of its rows: by a keyword of its `fit`, for itself or for what it
 wraps."""
 
+import warnings
 from dataclasses import dataclass
 from difflib import get_close_matches
 from inspect import Parameter, signature
 from typing import Any
 
+import numpy as np
 from sklearn import config_context, get_config
+from sklearn.dummy import DummyClassifier
 from sklearn.metrics import get_scorer_names
 from sklearn.utils import InputTags, get_tags
 from sklearn.utils.metadata_routing import get_routing_for_object
@@ -141,14 +144,43 @@ def check_scoring_name(scoring: Any) -> None:
     )
 
 
-def score_hint(error: str, scoring: Any) -> str:
-    """What to give instead of labels that a score refused with this error; empty for others."""
-    if "pos_label" not in error:
-        return ""
-    return (
-        f" scoring={scoring!r} is of the class 1: give labels 0 and 1, or make_scorer with "
-        "your pos_label."
-    )
+def check_scored_labels(scorer: Any, scoring: Any, labels: Any) -> None:
+    """ValueError for labels that a named score refuses, such as "f1" those of three classes, before
+    anything is trained.
+
+    The score is asked of a classifier that reads no features: what it says of labels is the same
+    for all.
+
+    Parameters
+    ----------
+    scorer : callable, as scikit-learn makes it of `scoring`
+    scoring : str, or anything else, of which nothing is known
+    labels : shape (n,)
+    """
+    if not isinstance(scoring, str):
+        return
+    labels = np.ravel(labels)
+    features = np.zeros((len(labels), 1))
+    blind = DummyClassifier().fit(features, labels)
+    try:
+        with warnings.catch_warnings():
+            # as of a class that is never predicted
+            warnings.simplefilter("ignore")
+            scorer(blind, features, labels)
+    except ValueError as error:
+        said = str(error)
+        if "pos_label" in said:
+            raise ValueError(
+                f"{error}. scoring={scoring!r} is of the class 1: give labels 0 and 1, or "
+                "make_scorer with your pos_label."
+            ) from error
+        others = [name for name in get_scorer_names() if name.startswith(f"{scoring}_")]
+        if "multi" in said and others:
+            n_classes = len(blind.classes_)
+            raise ValueError(
+                f"scoring={scoring!r} is of two classes, and y holds {n_classes}: take one of "
+                f"{', '.join(others)}."
+            ) from error
 
 
 def kind_of(estimator: Any) -> str | None:

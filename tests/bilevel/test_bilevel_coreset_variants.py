@@ -180,6 +180,20 @@ def test_implicit_gradients_are_the_derivatives_however_they_are_solved(problem,
     )
 
 
+@pytest.mark.parametrize(
+    ("size", "way_out"),
+    [
+        (8, r"larger size, or a smaller n_start, as in strategy=Forward\(n_start=2\)\."),
+        (2, r"larger size\."),
+    ],
+)
+def test_a_start_that_is_the_whole_coreset_is_told_with_a_way_out(size, way_out):
+    X, y = data(150)
+    options = dict(size=size, rule="linear", random_state=0)
+    with pytest.warns(UserWarning, match=f"nothing was selected: take a {way_out}$"):
+        BilevelCoreset(Logistic(0.05), strategy=Forward(n_start=10), **options).fit(X, y)
+
+
 def test_a_problem_of_ones_own_chooses_what_the_built_in_one_does():
     X, y = data(150)
     # which of the two classes comes first is known to the built-in one only

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -466,18 +467,29 @@ def test_labels_that_torch_cannot_hold_are_named():
         BilevelCoreset(Margin(), size=8).fit(X, np.array(["no", "yes"] * 30))
 
 
-@pytest.mark.parametrize("labels", [np.int64, bool, np.uint8])
-def test_a_loss_of_floats_says_what_it_takes(labels, rng):
+BINARY = partial(torch.nn.functional.binary_cross_entropy_with_logits, reduction="none")
+
+
+def of_first_output(outputs, y):
+    return BINARY(outputs[:, 0], y)
+
+
+@pytest.mark.parametrize(
+    ("labels", "loss"),
+    [
+        (np.int64, of_first_output),
+        (bool, of_first_output),
+        (np.uint8, of_first_output),
+        (float, BINARY),
+    ],
+)
+def test_a_loss_of_floats_says_what_it_takes(labels, loss, rng):
     X = rng.normal(size=(80, 4))
     y = (X[:, 0] > 0).astype(labels)
-
-    def loss(outputs, y):
-        return torch.nn.functional.binary_cross_entropy_with_logits(
-            outputs[:, 0], y, reduction="none"
-        )
-
     problem = Network(torch.nn.Linear(4, 1), loss=loss, train=TrainConfig(n_steps=5))
-    with pytest.raises(ValueError, match=r"loss must take outputs.* takes y.astype\(float\)"):
+    ways = r"loss must take outputs.* takes outputs\[:, 0\] and y.astype\(float\)"
+    with pytest.raises(ValueError, match=ways):
         BilevelCoreset(problem, size=12, random_state=0).fit(X, y)
+    problem = Network(torch.nn.Linear(4, 1), loss=of_first_output, train=TrainConfig(n_steps=5))
     chosen = BilevelCoreset(problem, size=12, random_state=0).fit(X, y.astype(float))
     assert len(chosen.indices_) == 12

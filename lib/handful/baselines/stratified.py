@@ -101,8 +101,8 @@ class StratifiedCoreset(SizedSelector):
     def _fewer(self, strata, weights):
         raise ValueError(
             f"size must be at least the number of strata, got size={self.size} for "
-            f"{self._counted(strata)}; "
-            "UniformCoreset draws without strata."
+            f"{self._counted(strata)}; UniformCoreset draws without strata, such as from the "
+            "targets of a regression."
         )
 
     def _counted(self, strata):

@@ -8,8 +8,7 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.dummy import DummyClassifier
-from sklearn.metrics import get_scorer
+from sklearn.metrics import check_scoring
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.multiclass import type_of_target
@@ -44,10 +43,10 @@ from handful.running import Bar, one_openmp_thread, warn
 from handful.tables import readable, take_rows
 from handful.trainers import (
     WeightedFit,
+    check_scored_labels,
     check_scoring_name,
     input_tags_of,
     kind_of,
-    score_hint,
     seed_unset,
     trained,
     weighted_fit,
@@ -186,7 +185,7 @@ class AnyEstimatorCoreset(Selector):
         Exchanges of rows that are tried; the estimator is trained on `size` rows for each. 0
         for none.
     scoring : str, callable or None, default=None
-        None for the loss of `trials_`; or what scikit-learn's `get_scorer` takes, such as
+        None for the loss of `trials_`; or what scikit-learn's `check_scoring` takes, such as
         "average_precision", which suits a rare class: then losses are negative scores, and each
         choice is tried with equal weights, too, with which a rare class counts for more and
         probabilities are not calibrated.
@@ -374,9 +373,10 @@ class AnyEstimatorCoreset(Selector):
             self.chosen_, selector, *_ = next(selectors)
             return select(selector, None, X, y, sample_weight, self._code(selector, None))
         rest, held = self._split(labels, sample_weight, rng)
-        scorer = None if self.scoring is None else get_scorer(self.scoring)
+        scorer = None if self.scoring is None else check_scoring(estimator, self.scoring)
+        if scorer is not None and labels is not None:
+            check_scored_labels(scorer, self.scoring, labels)
         trial = Trial(estimator, trainer, rows, y, labels, sample_weight, rest, held, scorer)
-        self._check_scoring(trial)
         of_rest = X[rest], y[rest]
         with (
             Parallel(n_jobs=self.n_jobs, return_as="generator") as parallel,
@@ -402,20 +402,6 @@ class AnyEstimatorCoreset(Selector):
             left = 0 if best.is_optimised else self.n_exchanges
             bar.total = len(selectors) + len(choices) + left
             return self._improved(best, left, rng, trial, parallel, bar)
-
-    def _check_scoring(self, trial):
-        """ValueError where a named score does not take these labels, before anything is chosen."""
-        if trial.labels is None or not isinstance(self.scoring, str) or len(trial.held) == 0:
-            return
-        # Such a score asks a classifier for no more than this one has.
-        features = np.zeros((len(trial.y), 1))
-        blind = DummyClassifier().fit(features, trial.y)
-        try:
-            trial.scorer(blind, features[trial.held], trial.y[trial.held])
-        except ValueError as error:
-            hint = score_hint(str(error), self.scoring)
-            if hint:
-                raise ValueError(f"{error}.{hint}") from error
 
     def _code(self, selector, proxy):
         return None if self.memory is None else code_hash(selector, proxy)

@@ -87,7 +87,7 @@ def random_start(rows, labels, n_start, size, rng, *, every_class=True):
         )
     if size < len(classes):
         way = (
-            " For targets of a regression take LeastSquares(...)."
+            " For targets of a regression take LeastSquares(...), or a Network with a loss."
             if len(classes) > len(rows) // 10
             else ""
         )
@@ -172,10 +172,14 @@ class Forward(Strategy):
         n_start = START[rule] if self.n_start is None else self.n_start
         start = random_start(rows, labels, n_start, size, rng, every_class=self.every_class)
         if size == len(start) < len(rows):
+            starts_by_class = labels is not None and self.every_class
+            fewest = len(np.unique(labels[rows])) if starts_by_class else 1
+            way = "take a larger size"
+            if fewest < size:
+                way += f", or a smaller n_start, as in strategy=Forward(n_start={fewest})"
             warn(
                 f"all {size} points are of the random start (n_start={n_start}), so that nothing "
-                "was selected: "
-                "take a smaller n_start, or a larger size.",
+                f"was selected: {way}.",
                 UserWarning,
             )
         return start

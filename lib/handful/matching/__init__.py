@@ -1,5 +1,5 @@
-"""Exact handfuls: rows whose weighted log-likelihoods equal those of all rows where it counts, and
-their check."""
+"""Matched rows, whose weighted log-likelihoods equal those of all rows where it counts, and their
+check."""
 
 from handful.lazy import lazy_names
 from handful.matching.from_models import from_log_lik, from_numpyro, from_pymc

@@ -107,7 +107,7 @@ FEW_PARAMETERS = 50
 MOST_NONZERO = 0.25
 # More equations are not pursued by fewer rows, as each row that joins solves for all weights.
 MAX_PURSUIT_EQUATIONS = 701
-# Pursuit chooses among the exact handfuls of so many parts of the rows.
+# Pursuit chooses among the matched rows of so many parts of the rows.
 PURSUIT_PARTS = 4
 # With more outputs than this, parameters are counted before optima are sought.
 MANY_OUTPUTS = 20

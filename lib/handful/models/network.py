@@ -294,14 +294,7 @@ class Network(Problem):
         """The loss of every row, shape (batch,)."""
         if self.loss is None:
             return torch.nn.functional.cross_entropy(outputs, y, reduction="none")
-        losses = self.loss(outputs, y)
-        if losses.shape != (len(outputs),):
-            raise ValueError(
-                f"loss must give one number a row, shape ({len(outputs)},), got "
-                f"{tuple(losses.shape)}: torch's losses "
-                "take reduction='none'."
-            )
-        return losses
+        return _each_of(self.loss(outputs, y), len(outputs))
 
     def first_losses(self, module, X, y):
         """As `row_losses`, of a module's first minibatch: ValueError, in torch's words too, if it
@@ -326,24 +319,26 @@ class Network(Problem):
                 f"module must give one tensor with an output for each of {len(X)} rows, got {got}."
             )
         self.check_outputs(outputs, y)
+        if self.loss is None:
+            return self.row_losses(outputs, y)
         try:
-            losses = self.row_losses(outputs, y)
+            given = self.loss(outputs, y)
         except torch.OutOfMemoryError:
             raise
-        except (RuntimeError, IndexError, TypeError) as error:
+        except (RuntimeError, IndexError, TypeError, ValueError) as error:
             raise ValueError(
                 f"loss must take outputs, {outputs.dtype} of shape {tuple(outputs.shape)}, and "
                 f"targets, {y.dtype} of shape {tuple(y.shape)}, but fails: {error}. A loss of "
-                "numbers, such as a binary cross-entropy, takes y.astype(float)."
+                "numbers, such as a binary cross-entropy, takes outputs[:, 0] and y.astype(float)."
             ) from error
-        if self.loss is not None:
-            alone = self.row_losses(outputs[:1], y[:1])
-            if not torch.allclose(alone, losses[:1], rtol=1e-2, equal_nan=True):
-                raise ValueError(
-                    "loss of a row must not depend on the other rows of its batch, as it does "
-                    f"where outputs, {tuple(outputs.shape)}, and targets, {tuple(y.shape)}, are "
-                    "broadcast: flatten the module's outputs, or take outputs[:, 0]."
-                )
+        losses = _each_of(given, len(outputs))
+        alone = self.row_losses(outputs[:1], y[:1])
+        if not torch.allclose(alone, losses[:1], rtol=1e-2, equal_nan=True):
+            raise ValueError(
+                "loss of a row must not depend on the other rows of its batch, as it does "
+                f"where outputs, {tuple(outputs.shape)}, and targets, {tuple(y.shape)}, are "
+                "broadcast: flatten the module's outputs, or take outputs[:, 0]."
+            )
         return losses
 
     def check_outputs(self, outputs, y):
@@ -368,3 +363,13 @@ class Network(Problem):
                 "cross-entropy takes logits, of which it makes probabilities itself: leave out the "
                 "module's Softmax."
             )
+
+
+def _each_of(losses, n):
+    """Losses of n rows; ValueError if they are not one number a row."""
+    if losses.shape != (n,):
+        raise ValueError(
+            f"loss must give one number a row, shape ({n},), got {tuple(losses.shape)}: torch's "
+            "losses take reduction='none'."
+        )
+    return losses

@@ -29,13 +29,13 @@ def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
     Z : signed points ``y_n (x_n, 1)``, array or CSR matrix, shape (n, d + 1)
     weights : shape (n,), positive
     n_clusters : int, k
-    radius : float, R
+    radius : float, R, in units of one over those of the columns of Z
     rng : numpy.random.Generator, for the k-means++ centres
 
     Returns
     -------
-    shape (n,), each between 1 and U / u_n: times u_n it bounds the point's largest share of the
-    total loss
+    shape (n,), without unit, each between 1 and U / u_n: times u_n it bounds the point's largest
+    share of the total loss
     """
     n = Z.shape[0]
     seed = int(rng.integers(MAX_SEED))
