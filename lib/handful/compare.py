@@ -163,10 +163,9 @@ def compare(
     score = check_scoring(estimator, scoring)
     X, y, test = _readable_data(X, y, test)
     classes = _repeat(y) and kind_of(estimator) != "regressor"
-    if classes:
-        check_scored_labels(score, scoring, y)
     baselines = {UNIFORM: UniformCoreset()}
     if classes:
+        check_scored_labels(score, scoring, y)
         baselines[STRATIFIED] = StratifiedCoreset()
     # Methods that nobody asked for may fail.
     unasked = baselines.keys() - named.keys()

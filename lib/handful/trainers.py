@@ -155,9 +155,9 @@ def check_scored_labels(scorer: Any, scoring: Any, labels: Any) -> None:
     ----------
     scorer : callable, as scikit-learn makes it of `scoring`
     scoring : str, or anything else, of which nothing is known
-    labels : shape (n,)
+    labels : shape (n,), or None of a regressor
     """
-    if not isinstance(scoring, str):
+    if labels is None or not isinstance(scoring, str):
         return
     labels = np.ravel(labels)
     features = np.zeros((len(labels), 1))

@@ -520,18 +520,21 @@ def test_the_error_of_the_curve_is_seen_on_a_sample_as_on_all_rows(name, monkeyp
     model, target = likelihood(problem, y)
     found = Folds(matched.row_folds_, np.arange(4))
     rows = LikelihoodSums(model, X, target, np.ones(len(X)), found)
-    # A few more or less than they should be: the curve is off.
-    rng = np.random.default_rng(0)
-    weights = matched.weights_ * rng.uniform(0.98, 1.02, len(matched.weights_))
-    few = rows.restricted(matched.indices_, weights)
     monkeypatch.setattr("handful.matching.folds.PILOT", 1200)
     sample = sample_of(rows)
     pairs = [(0.0, 1e-1), (0.0, 1e-3), (3e-2, 0.0), (3e-3, 0.0), (3e-3, 1e-2)]
-    width = matched.parameters_.shape[1]
-    models = models_without(few, pairs, np.zeros((len(pairs), width)))
-    told = [report.error for report in curve_reports(rows, sample, few, models, pairs)]
-    truth = [report.error for report in curve_reports(rows, rows, few, models, pairs)]
-    np.testing.assert_allclose(told, truth, atol=0.2 * np.abs(truth).max())
+    starts = np.zeros((len(pairs), matched.parameters_.shape[1]))
+    rng = np.random.default_rng(0)
+    told, truth = [], []
+    for _ in range(5):
+        # A few more or less than they should be: the curve is off.
+        weights = matched.weights_ * rng.uniform(0.98, 1.02, len(matched.weights_))
+        few = rows.restricted(matched.indices_, weights)
+        models = models_without(few, pairs, starts)
+        for some, errors in [(sample, told), (rows, truth)]:
+            errors += [report.error for report in curve_reports(rows, some, few, models, pairs)]
+    # One draw may be off by little, so that its own size is no measure.
+    np.testing.assert_allclose(told, truth, atol=0.3 * np.abs(truth).max())
 
 
 def test_parts_that_hold_no_rows_or_none_that_count_change_nothing():

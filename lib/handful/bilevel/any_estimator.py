@@ -374,8 +374,7 @@ class AnyEstimatorCoreset(Selector):
             return select(selector, None, X, y, sample_weight, self._code(selector, None))
         rest, held = self._split(labels, sample_weight, rng)
         scorer = None if self.scoring is None else check_scoring(estimator, self.scoring)
-        if scorer is not None and labels is not None:
-            check_scored_labels(scorer, self.scoring, labels)
+        check_scored_labels(scorer, self.scoring, labels)
         trial = Trial(estimator, trainer, rows, y, labels, sample_weight, rest, held, scorer)
         of_rest = X[rest], y[rest]
         with (
