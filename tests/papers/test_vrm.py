@@ -110,7 +110,8 @@ def test_network_gradient_by_finite_differences():
     theta = rng.normal(size=cartpole.n_parameters(hidden)).astype(np.float32)
     S = rng.normal(size=(5, 4)).astype(np.float32)
     slopes = rng.normal(size=(5, 2)).astype(np.float32)
-    ours = cartpole.gradient(theta, hidden, S, slopes)
+    A1, A2, _ = cartpole.forward(theta, hidden, S)
+    ours = cartpole.gradient(theta, hidden, S, A1, A2, slopes)
 
     def value(parameters):
         W1, b1, W2, b2, W3, b3 = cartpole.layers(parameters.astype(np.float64), hidden)

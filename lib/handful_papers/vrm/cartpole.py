@@ -79,14 +79,14 @@ def forward(theta, hidden, S):
 
 
 @njit(cache=True)
-def gradient(theta, hidden, S, slopes):
-    """Gradient of sum(slopes * Q) in the parameters, flat; `slopes` has shape (b, 2)."""
+def gradient(theta, hidden, S, A1, A2, slopes):
+    """Gradient of sum(slopes * Q) in the parameters, flat; `slopes` has shape (b, 2), and `A1` and
+    `A2` are what `forward` gives for the states `S`."""
     _, _, W2, _, W3, _ = layers(theta, hidden)
-    A1, A2, _ = forward(theta, hidden, S)
     out = np.zeros(theta.size, np.float32)
     G1, g1, G2, g2, G3, g3 = layers(out, hidden)
-    D2 = np.where(A2 > 0, np.dot(slopes, W3.T), np.float32(0))
-    D1 = np.where(A1 > 0, np.dot(D2, W2.T), np.float32(0))
+    D2 = _where_active(A2, np.dot(slopes, W3.T))
+    D1 = _where_active(A1, np.dot(D2, W2.T))
     G1[:] = np.dot(S.T, D1)
     G2[:] = np.dot(A1.T, D2)
     G3[:] = np.dot(A2.T, slopes)
@@ -97,13 +97,24 @@ def gradient(theta, hidden, S, slopes):
 
 
 @njit(cache=True)
+def _where_active(activations, slopes):
+    # The slopes in place, with zeros where a rectifier is off.
+    for i in range(slopes.shape[0]):
+        for j in range(slopes.shape[1]):
+            if activations[i, j] <= 0:
+                slopes[i, j] = 0
+    return slopes
+
+
+@njit(cache=True)
 def adam(theta, g, first, second, t, rate):
     """One step of Adam (Kingma and Ba 2015) with their decay rates, in place."""
     scale = np.float32(rate * np.sqrt(1 - 0.999**t) / (1 - 0.9**t))
     floor = np.float32(1e-8 * np.sqrt(1 - 0.999**t))
-    first[:] = np.float32(0.9) * first + np.float32(0.1) * g
-    second[:] = np.float32(0.999) * second + np.float32(0.001) * g * g
-    theta -= scale * first / (np.sqrt(second) + floor)
+    for i in range(theta.size):
+        first[i] = np.float32(0.9) * first[i] + np.float32(0.1) * g[i]
+        second[i] = np.float32(0.999) * second[i] + np.float32(0.001) * g[i] * g[i]
+        theta[i] -= scale * first[i] / (np.sqrt(second[i]) + floor)
 
 
 @njit(cache=True, nogil=True)
@@ -183,7 +194,7 @@ def train(
                 indices, r, rows = draw_leaves(uniforms, w, tree, min(steps, capacity))
                 batch = S[indices]
                 Q_next = forward(target, hidden, S_next[indices])[2]
-                Q = forward(theta, hidden, batch)[2]
+                A1, A2, Q = forward(theta, hidden, batch)
                 slopes = np.zeros((b, 2), np.float32)
                 for i in range(b):
                     a = actions[indices[i]]
@@ -198,7 +209,7 @@ def train(
                 updates += 1
                 adam(
                     theta,
-                    gradient(theta, hidden, batch, slopes),
+                    gradient(theta, hidden, batch, A1, A2, slopes),
                     first,
                     second,
                     updates,
