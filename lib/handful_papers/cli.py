@@ -23,10 +23,10 @@ def add_commands(commands):
     )
     reproduce = commands.add_parser("reproduce", help=words, description=f"{words}. {where}")
     profiles = (*PROFILES, GPU)
-    words = "quick (small data, minutes; the default), laptop (the papers' data, hours), "
-    words += (
-        "paper (the papers' protocol) or gpu (the figures that want a GPU, in parts of minutes; "
-        "needs CUDA)"
+    words = (
+        "quick (small data, half an hour; the default), laptop (the papers' data, about a day), "
+        "paper (the papers' protocol, weeks) or gpu (what wants a GPU, half an hour to 25 hours "
+        "each; needs CUDA)"
     )
     reproduce.add_argument("--profile", choices=profiles, default="quick", help=words)
     reproduce.add_argument(

@@ -208,6 +208,11 @@ def _judged(rows):
     ]
 
 
+def _n_of_papers(rows):
+    """How many of the judged claims of some rows are a paper's."""
+    return sum(where != STRATA[3] for where, _ in _judged(rows))
+
+
 def _softened(rows):
     """Ids of the declared claims of some rows whose rule was made milder."""
     declared = [claim for row in rows for claim in figure_entry(row["name"])["claim"]]
@@ -232,6 +237,9 @@ def terminal(profiles=COMMITTED, figures=FIGURES, only=None):
         return "\n".join([*lines, count, QUICK])
     lines += [f"{_state_line(row, _against(row))}; {row['verdicts']}" for row in (HEADS, *rows)]
     lines += [f"Claims {name}: {told}" for name, told in by_stratum(rows).items()]
+    n_others = _n_of_papers(rows) - _n_of_papers(_of_reproduced_papers(rows))
+    if n_others:
+        lines.append(f"Claims of other papers, whose benchmarks we run, among these: {n_others}")
     told = [summary(rows)] if rows == every else []
     return "\n".join([*lines, count, *_doubts(rows), *told])
 
