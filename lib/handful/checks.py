@@ -65,12 +65,19 @@ class Accepts:
     dtypes : types of X; others are converted to the first
     values : whether the values of X are looked at; else words, categories and missing values pass,
         and X comes as it is
+    encodes : whether steps of its own make numbers of X, so that it takes frames with words, too
     """
 
     y: Literal["unread", "optional", "targets", "classes", "two classes"] = "optional"
     sparse: bool = False
     dtypes: tuple = (np.float64, np.float32)
     values: bool = True
+    encodes: bool = False
+
+    @property
+    def frames(self):
+        """Whether X may be a frame with words, which comes with the names of its columns."""
+        return self.encodes or not self.values
 
     @property
     def needs_y(self):

@@ -28,7 +28,7 @@ from handful.parts import class_totals
 from handful.plans import ChooseAgain, Plan
 from handful.running import one_blas_thread, physical_memory, warn
 from handful.scales import warn_of_scales
-from handful.tables import exceeds_memory, is_dask, is_files, take_rows
+from handful.tables import exceeds_memory, is_dask, is_files, n_rows_of, take_rows
 from handful.types import Seed, Table
 
 
@@ -330,14 +330,9 @@ class Selector(Options):
         if it is known."""
         coreset = self.coreset_
         for a in [] if is_blocks(X, *arrays) else [a for a in (X, *arrays) if a is not None]:
-            n = (
-                a.shape[0]
-                if hasattr(a, "shape")
-                else len(a)
-                if hasattr(a, "__len__")
-                else self.n_samples_fit_
-            )
-            self._check_n_samples(n)
+            n = n_rows_of(a)
+            if n is not None:
+                self._check_n_samples(n)
         return coreset.take(X, *arrays)
 
     def subset(self, dataset: Any) -> Any:

@@ -65,17 +65,64 @@ def names_of(table):
     return [] if names is None else list(names)
 
 
+def n_rows_of(table):
+    """How many rows an array, a frame or a list has; None of what has neither shape nor length."""
+    if hasattr(table, "shape"):
+        return table.shape[0]
+    return len(table) if hasattr(table, "__len__") else None
+
+
 def frame_like(frame, values):
-    """A frame of the same library as another, of values of shape (n, d): with its names of columns,
-    and of categories where it has them."""
+    """A frame of the same library as another, of values of shape (n, d), an array or CSR matrix:
+    with its names of columns, and each column of the other's type where that holds its values."""
+    if sparse.issparse(values):
+        return type(frame).sparse.from_spmatrix(values, columns=frame.columns)
+    if hasattr(frame, "iloc"):
+        made = type(frame)(values, columns=frame.columns)
+        for column, kind in enumerate(frame.dtypes):
+            made.isetitem(column, _of_kind(made.iloc[:, column], kind))
+        return made
     columns = dict(zip(names_of(frame), np.transpose(values)))
     if hasattr(frame, "column_names"):
         return type(frame).from_pydict(columns)
-    if not hasattr(frame, "iloc"):
-        return type(frame)({name: column.tolist() for name, column in columns.items()})
-    kinds = zip(columns, frame.dtypes)
-    categories = [name for name, kind in kinds if hasattr(kind, "categories")]
-    return type(frame)(columns).astype(dict.fromkeys(categories, "category"))
+    return type(frame)([_polars_column(*named, frame.schema) for named in columns.items()])
+
+
+def _of_kind(column, kind):
+    """A column of pandas as a type that holds its values: `kind`, or with further categories; else
+    floats where `kind` is a number's, else what pandas infers."""
+    if hasattr(kind, "categories") and not column.dropna().isin(kind.categories).all():
+        kind = "category"
+    others = [np.float64] if _is_number_type(kind) else []
+    for wanted in (kind, *others):
+        try:
+            typed = column.astype(wanted)
+        except (TypeError, ValueError):
+            continue
+        if _same_values(typed, column):
+            return typed
+    return column.infer_objects()
+
+
+def _same_values(one, other):
+    one, other = (np.asarray(column, dtype=object) for column in (one, other))
+    known = ~missing(other)
+    return np.array_equal(known, ~missing(one)) and bool(np.all(one[known] == other[known]))
+
+
+def _polars_column(name, values, schema):
+    """A column of polars, of the type of a schema where that holds the values, else of what polars
+    makes of them."""
+    from polars import Series
+
+    kind = schema[name]
+    values = values.tolist()
+    if not kind.is_float():
+        # A column of integers with gaps comes as floats and NaN.
+        values = [None if is_missing(value) else value for value in values]
+    column = Series(name, values, strict=False)
+    typed = column.cast(kind, strict=False)
+    return typed if typed.to_list() == column.to_list() else column
 
 
 def holds_integers(table):
@@ -208,6 +255,9 @@ def is_numeric(rows):
 
 
 def _is_number_type(dtype):
+    if hasattr(dtype, "is_numeric"):
+        # a type of polars
+        return dtype.is_integer() or dtype.is_float() or str(dtype) == "Boolean"
     return getattr(dtype, "kind", "O") in "biufc"
 
 

@@ -164,7 +164,7 @@ def check_scored_labels(scorer: Any, scoring: Any, labels: Any) -> None:
     blind = DummyClassifier().fit(features, labels)
     try:
         with warnings.catch_warnings():
-            # as of a class that is never predicted
+            # such as that of a class that is never predicted
             warnings.simplefilter("ignore")
             scorer(blind, features, labels)
     except ValueError as error:

@@ -8,6 +8,8 @@ import polars as pl
 import pytest
 from handful import (
     VCGMM,
+    AnyEstimatorCoreset,
+    BalancedCoreset,
     BilevelCoreset,
     CoresetEstimator,
     KCenter,
@@ -17,8 +19,14 @@ from handful import (
     UniformCoreset,
     compare,
 )
+from handful.continual import ReplayBuffer
+from handful.streaming import ReservoirCoreset
+from scipy import sparse
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 X, y = load_breast_cancer(return_X_y=True)
 X = (X / X.std(axis=0))[:, :5]
@@ -86,3 +94,139 @@ def test_estimators_streams_and_comparisons_take_frames(frame):
     of_the_clock = ["best of draws", "more uniform rows"]
     found, plain = (one[~one["method"].isin(of_the_clock)] for one in (found, plain))
     assert found["score"].tolist() == plain["score"].tolist()
+
+
+def mixed(n=120):
+    """Columns of every type, some with gaps, in all libraries."""
+    rng = np.random.default_rng(0)
+    age = rng.normal(40, 9, n)
+    age[7] = np.nan
+    return dict(
+        town=rng.choice(["north", "south"], n).tolist(),
+        age=age,
+        rooms=rng.integers(1, 9, n),
+        owned=rng.integers(0, 2, n).astype(bool),
+        built=np.datetime64("1999-01-01", "us") + rng.integers(0, 9999, n),
+    )
+
+
+def pandas_frame():
+    frame = pd.DataFrame(mixed())
+    frame["grade"] = pd.Categorical(
+        np.resize(["low", "high"], len(frame)), ["low", "high"], ordered=True
+    )
+    frame["visits"] = frame.rooms.where(frame.rooms < 8).astype("Int64")
+    return frame
+
+
+def polars_frame():
+    frame = pl.DataFrame(mixed())
+    visits = pl.when(pl.col("rooms") < 8).then(pl.col("rooms")).alias("visits")
+    return frame.with_columns(visits, pl.col("town").cast(pl.Categorical).alias("grade"))
+
+
+def streams(selector):
+    return [
+        MergeReduce(selector, size=20, leaf_size=40, random_state=0),
+        ReservoirCoreset(selector, size=20, n_held=60, random_state=0),
+    ]
+
+
+@pytest.mark.parametrize("make", [pandas_frame, polars_frame])
+def test_a_stream_shows_the_selector_columns_of_the_types_that_came(make):
+    frame = make()
+    seen = []
+
+    def by(rows):
+        seen.append(rows)
+        numbers = rows.select_dtypes("number") if hasattr(rows, "iloc") else rows
+        return np.asarray(numbers["rooms"], dtype=float).reshape(-1, 1)
+
+    for stream in streams(BalancedCoreset(by=by)):
+        stream.fit(frame).rows()
+    assert len(seen) > 3
+    for part in seen:
+        assert list(part.columns) == list(frame.columns)
+        assert list(part.dtypes) == list(frame.dtypes)
+    # What is held are rows of the frame, gaps at their places.
+    places = np.array([built in set(seen[0]["built"]) for built in frame["built"]])
+    assert places.sum() >= len(seen[0])
+
+
+def test_a_column_whose_values_its_type_does_not_hold_gets_one_that_does():
+    first = pd.DataFrame({"k": [1, 2] * 30, "grade": pd.Categorical(["a", "b"] * 30), "w": "x"})
+    later = first.assign(k=first.k + 0.5, grade=pd.Categorical(["b", "c"] * 30))
+    gaps = first.assign(k=first.k.where(first.k > 1))
+    seen = []
+
+    def by(rows):
+        seen.append(rows)
+        return rows[["k"]].fillna(0).to_numpy()
+
+    for stream in streams(BalancedCoreset(by=by)):
+        for chunk in (first, later, gaps):
+            stream.partial_fit(chunk)
+        stream.rows()
+    kinds = {(part.k.dtype.kind, part.grade.dtype.name) for part in seen}
+    assert kinds <= {("i", "category"), ("f", "category")}
+    assert {2.5, 1.5} & set(np.concatenate([part.k for part in seen]))
+    assert "c" in set(np.concatenate([part.grade.astype(str) for part in seen]))
+
+
+def test_a_polars_stream_goes_on_where_whole_numbers_begin_to_be_missing():
+    frame = pl.DataFrame({"town": ["n", "s"] * 50, "k": [1] * 50 + [None] + [2] * 49})
+    for selector in (UniformCoreset(), StratifiedCoreset(by="town"), BalancedCoreset(by=["town"])):
+        stream = MergeReduce(selector, size=5, leaf_size=60, random_state=0)
+        stream.partial_fit(frame[:50]).partial_fit(frame[50:])
+        assert len(stream.indices_) == 5
+
+
+def test_a_polars_stream_of_numbers_refuses_what_one_of_pandas_does():
+    numbers = pl.DataFrame({"a": [1.0, np.nan, 3.0], "b": [1, 2, 3], "c": [True, False, True]})
+    for frame in (numbers, pd.DataFrame(numbers.to_dict(as_series=False))):
+        with pytest.raises(ValueError, match="NaN"):
+            MergeReduce(UniformCoreset(), size=2, leaf_size=4).fit(frame)
+
+
+def test_a_stream_takes_sparse_columns():
+    frame = pd.DataFrame.sparse.from_spmatrix(sparse.eye(100, 3, format="csr"), columns=list("abc"))
+    for selector in (UniformCoreset(), BalancedCoreset(by=["a", "b"])):
+        for stream in streams(selector):
+            held = stream.fit(frame).rows()[0]
+            expected = frame.to_numpy()[stream.indices_]
+            np.testing.assert_array_equal(held.toarray(), expected)
+
+
+def test_a_pipeline_that_asks_for_names_chooses_from_a_stream_and_a_memory():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=300), "b": rng.choice(["u", "v"], 300)})
+    labels = np.where(frame.a + (frame.b == "u") + 0.3 * rng.normal(size=300) > 0.5, "p", "q")
+    encoder = make_column_transformer((OneHotEncoder(), ["b"]), ("passthrough", ["a"]))
+    for data, steps in (
+        (frame, encoder),
+        (frame[["a"]], make_column_transformer(("passthrough", ["a"]))),
+    ):
+        estimator = make_pipeline(steps, LogisticRegression())
+        selector = AnyEstimatorCoreset(estimator, size=20, random_state=0)
+        for stream in streams(selector):
+            assert len(stream.fit(data, labels).indices_) == 20
+        memory = ReplayBuffer(selector, size=20, random_state=0).add(data, labels)
+        assert len(memory.rows()[1]) == 20
+    # A part with one class is drawn from, and its words are kept.
+    in_order = np.argsort(labels)
+    stream = MergeReduce(
+        AnyEstimatorCoreset(make_pipeline(encoder, LogisticRegression())), size=20, leaf_size=40
+    )
+    X_held, _, _ = stream.fit(frame.iloc[in_order], labels[in_order]).rows()
+    assert set(X_held[:, 1]) == {"u", "v"}
+
+
+def test_a_stream_of_pictures_of_any_size_gives_those_that_it_holds():
+    rng = np.random.default_rng(0)
+    pictures = [rng.random((rng.integers(2, 4), 3)) for _ in range(300)]
+    stream = MergeReduce(UniformCoreset(), size=5, leaf_size=50, random_state=0).fit(pictures)
+    held, weights = stream.take(pictures)
+    assert all(one is pictures[place] for one, place in zip(held, stream.indices_))
+    np.testing.assert_array_equal(weights, stream.weights_)
+    with pytest.raises(ValueError, match="take needs the whole stream, 300 rows so far, got 299"):
+        stream.take(pictures[1:])

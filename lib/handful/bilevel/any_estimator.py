@@ -311,8 +311,9 @@ class AnyEstimatorCoreset(Selector):
     @property
     def _accepts(self):
         # sparse rows are for linear models: see `_check_features`
-        regresses = kind_of(self._steps()[1]) == "regressor"
-        return Accepts("targets" if regresses else "two classes", sparse=True)
+        steps, estimator = self._steps()
+        y = "targets" if kind_of(estimator) == "regressor" else "two classes"
+        return Accepts(y, sparse=True, encodes=steps is not None)
 
     def _check_targets(self, y):
         if self._accepts.classes:

@@ -169,7 +169,7 @@ class ReplayBuffer(Options):
             form = _form(memories[0].X, memories[0].y, self._columns)
             check_form(form, _form(X, y, columns), "the task", "the memory")
         if view is None:
-            is_frame = columns is not None and not accepts_of(self.selector).values
+            is_frame = columns is not None and accepts_of(self.selector).frames
             view = X if is_frame else as_array(X).reshape(len(X), -1)
         else:
             view = _check_view(view, len(X))

@@ -26,7 +26,7 @@ from handful.options import Options, check_options, restored
 from handful.parts import check_part, check_selector, reduced
 from handful.rows import Rows
 from handful.running import warn
-from handful.tables import as_array, frame_like, is_numeric, names_of
+from handful.tables import as_array, frame_like, is_numeric, n_rows_of, names_of
 from handful.types import Table
 
 # These options cannot change between the chunks of a stream.
@@ -141,10 +141,8 @@ class StreamMemory(Options):
             for an array that is shorter than the stream so far, and before the first row
         """
         coreset = self.coreset_
-        n = min(
-            (np.shape(a)[0] for a in (X, *arrays) if a is not None and not is_blocks(a)),
-            default=self.n_seen_,
-        )
+        lengths = [n_rows_of(a) for a in (X, *arrays) if a is not None and not is_blocks(a)]
+        n = min((length for length in lengths if length is not None), default=self.n_seen_)
         if n < self.n_seen_:
             raise ValueError(
                 f"take needs the whole stream, {self.n_seen_} rows so far, got {n}; "
@@ -163,7 +161,7 @@ class StreamMemory(Options):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.string = tags.input_tags.categorical = not self._accepts.values
+        tags.input_tags.string = tags.input_tags.categorical = self._accepts.frames
         if isinstance(getattr(self, "selector", None), BaseEstimator):
             inner = get_tags(self.selector)
             tags.input_tags.sparse = inner.input_tags.sparse
@@ -250,10 +248,10 @@ class StreamMemory(Options):
         """X as an array or CSR matrix, and y as an array, both of what the stream accepts."""
         check_has_y(self, y)
         first = not hasattr(self, "n_features_in_")
-        if self._form is None and names_of(X) and not self._accepts.values:
+        if self._form is None and names_of(X) and self._accepts.frames:
             # without rows
             self._frame = X[:0]
-        if self._accepts.values or is_numeric(X):
+        if not self._accepts.frames or is_numeric(X):
             X, y = self._checked_numbers(X, y, first)
         else:
             if y is not None and self._accepts.reads_y:
