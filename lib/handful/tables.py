@@ -97,31 +97,34 @@ def _of_kind(column, kind):
     for wanted in (kind, *others):
         try:
             typed = column.astype(wanted)
+            if _same_values(typed, column):
+                return typed
         except (TypeError, ValueError):
             continue
-        if _same_values(typed, column):
-            return typed
     return column.infer_objects()
 
 
 def _same_values(one, other):
-    one, other = (np.asarray(column, dtype=object) for column in (one, other))
-    known = ~missing(other)
-    return np.array_equal(known, ~missing(one)) and bool(np.all(one[known] == other[known]))
+    known = other.notna()
+    same = one.astype(object)[known] == other[known]
+    return one.notna().equals(known) and bool(same.all())
 
 
 def _polars_column(name, values, schema):
     """A column of polars, of the type of a schema where that holds the values, else of what polars
     makes of them."""
     from polars import Series
+    from polars.exceptions import PolarsError
 
     kind = schema[name]
-    values = values.tolist()
-    if not kind.is_float():
-        # A column of integers with gaps comes as floats and NaN.
-        values = [None if is_missing(value) else value for value in values]
-    column = Series(name, values, strict=False)
-    typed = column.cast(kind, strict=False)
+    if _is_number_type(kind) and not kind.is_float():
+        # A column of integers with gaps comes as floats and NaN, which does not equal itself.
+        values = np.where(values == values, values, None)
+    column = Series(name, values.tolist(), strict=False)
+    try:
+        typed = column.cast(kind, strict=False)
+    except PolarsError:
+        return column
     return typed if typed.to_list() == column.to_list() else column
 
 

@@ -181,6 +181,23 @@ def test_a_polars_stream_goes_on_where_whole_numbers_begin_to_be_missing():
         assert len(stream.indices_) == 5
 
 
+@pytest.mark.parametrize("library", [pd, pl])
+def test_a_stream_takes_columns_of_lists_and_dictionaries(library):
+    columns = {"town": ["n", "s"] * 50, "words": [["a"], ["b", "c"]] * 50, "at": [{"x": 1}] * 100}
+    frame = library.DataFrame(columns | {"point": [[i, -i] for i in range(100)]})
+    seen = []
+
+    def by(rows):
+        seen.extend(zip(rows["words"], rows["point"]))
+        return np.arange(len(rows))[:, None]
+
+    for stream in streams(BalancedCoreset(by=by)):
+        assert len(stream.fit(frame).indices_) == 20
+    for words, point in seen:
+        assert list(words) == columns["words"][point[0] % 2]
+        assert point[1] == -point[0]
+
+
 def test_a_polars_stream_of_numbers_refuses_what_one_of_pandas_does():
     numbers = pl.DataFrame({"a": [1.0, np.nan, 3.0], "b": [1, 2, 3], "c": [True, False, True]})
     for frame in (numbers, pd.DataFrame(numbers.to_dict(as_series=False))):
