@@ -125,6 +125,13 @@ def polars_frame():
     return frame.with_columns(visits, pl.col("town").cast(pl.Categorical).alias("grade"))
 
 
+def rows_as_texts(frame):
+    """The rows, gaps at their places, as a set: a gap does not equal itself, but its text does."""
+    is_pandas = hasattr(frame, "iloc")
+    rows = frame.itertuples(index=False, name=None) if is_pandas else frame.rows()
+    return set(map(str, rows))
+
+
 def streams(selector):
     return [
         MergeReduce(selector, size=20, leaf_size=40, random_state=0),
@@ -148,9 +155,7 @@ def test_a_stream_shows_the_selector_columns_of_the_types_that_came(make):
     for part in seen:
         assert list(part.columns) == list(frame.columns)
         assert list(part.dtypes) == list(frame.dtypes)
-    # What is held are rows of the frame, gaps at their places.
-    places = np.array([built in set(seen[0]["built"]) for built in frame["built"]])
-    assert places.sum() >= len(seen[0])
+        assert rows_as_texts(part) <= rows_as_texts(frame)
 
 
 def test_a_column_whose_values_its_type_does_not_hold_gets_one_that_does():
@@ -168,7 +173,7 @@ def test_a_column_whose_values_its_type_does_not_hold_gets_one_that_does():
             stream.partial_fit(chunk)
         stream.rows()
     kinds = {(part.k.dtype.kind, part.grade.dtype.name) for part in seen}
-    assert kinds <= {("i", "category"), ("f", "category")}
+    assert kinds == {("i", "category"), ("f", "category")}
     assert {2.5, 1.5} & set(np.concatenate([part.k for part in seen]))
     assert "c" in set(np.concatenate([part.grade.astype(str) for part in seen]))
 
