@@ -176,9 +176,9 @@ def summary(rows):
         found = Counter(claim["verdict"] for where, claim in judged if where == name)
         counts += [found[verdict] for verdict in VERDICTS]
     told = (
-        "Of the four papers' claims on their own data, or data drawn as they say, {} agree, {} "
-        "disagree and {} cannot be told; on less or other data, or with another model, {}, {} and "
-        "{}; of mathematics and timing {}, {} and {}."
+        "The four papers' claims that agree, disagree and cannot be told: {}, {} and {} on their "
+        "own data, or data drawn as they say; {}, {} and {} on less or other data, or with another "
+        "model; {}, {} and {} of mathematics and timing."
     ).format(*counts)
     of_papers = [claim for where, claim in judged if where != STRATA[3]]
     agreeing = [claim["id"] for claim in of_papers if claim["verdict"] == AGREES]

@@ -307,6 +307,7 @@ def test_what_is_measured_in_seconds_is_a_check_and_counted_apart():
         ("the paper's", "svm/fig04_sensitivities"),
         ("part", "svm/fig01_offline_error"),
         ("generated", "bico/fig05_gmm_error"),
+        ("generated", "vrm/fig02_kdpp"),
         ("generated", "bico/fig10_active_learning"),
     ],
 )
@@ -318,7 +319,7 @@ def test_a_claim_counts_on_the_papers_data_only_with_all_of_them_and_the_papers_
     assert site.stratum(claim, record(item, level)) == site.STRATA[1]
     for whole, kind in [
         ("svm/fig03_streaming_error", "the paper's"),
-        ("vrm/fig02_kdpp", "generated"),
+        ("vrm/fig02_blobs", "generated"),
     ]:
         assert (
             site.stratum(claim, record(whole, kind)) == "on the paper's data, or drawn as it says"

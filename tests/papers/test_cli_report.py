@@ -36,8 +36,8 @@ def test_the_table_has_a_head_and_the_rows_that_reproduce_would_run(capsys):
         assert head.index(column) == first
         assert all(line[first - 1] == " " != line[first] for line in lines[: len(wanted)])
     # the summary is of whole papers
-    assert "Of the four papers' claims" not in "\n".join(lines)
-    assert "Of the four papers' claims" in site.terminal().splitlines()[-1]
+    assert "The four papers' claims" not in "\n".join(lines)
+    assert "The four papers' claims" in site.terminal().splitlines()[-1]
 
 
 @pytest.mark.parametrize("option", ["--check", "--strict", "--judge"])

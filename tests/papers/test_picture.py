@@ -47,7 +47,7 @@ def test_what_was_run_of_a_paper_follows_from_the_record():
         "reductions": ["n_seeds = 1 instead of 2"],
     }
     assert site.extents(record) == ("reduced", "reduced", "replaced")
-    record = {"item": "vrm/fig02_kdpp", "level": {"kind": "generated"}, "reductions": []}
+    record = {"item": "vrm/fig02_blobs", "level": {"kind": "generated"}, "reductions": []}
     assert site.extents(record) == ("as printed",) * 3
     unknown = record | {"item": "bico/fig04_gmm_selection"}
     assert site.extents(unknown) == ("replaced", "as printed", "as printed")

@@ -43,7 +43,7 @@ TRAINERS = {
     "boosting": ("HistGradientBoosting", lambda: HistGradientBoostingClassifier(random_state=0)),
     "forest": ("RandomForest", lambda: RandomForestClassifier(random_state=0)),
     "network": ("MLP", lambda: MLPClassifier(random_state=0)),
-    "neighbours": ("5 nearest neighbours", KNeighborsClassifier),
+    "neighbours": ("Nearest neighbours", KNeighborsClassifier),
     "ridge": ("Ridge", Ridge),
 }
 # What is searched on the rows of one draw. Weights add up to all rows, so that C and alpha are
