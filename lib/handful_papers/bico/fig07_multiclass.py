@@ -27,6 +27,8 @@ def evidence(run):
     regularised = _lead("regularised", drawn_sizes(rows), "bico regularised")
     forward = _lead("forward", rows, "bico")
     others = _lead("kmeans++", rows, "kmeans++") | _lead("forgetting", rows, "forgetting")
+    # "In all experiments": each of a method on a data set.
+    others = {(f"{name} on {data}", share): lead for (name, data, share), lead in others.items()}
     return {
         "bico-fig07-compression": _compression(rows, facts),
         "bico-fig07-above-uniform": Evidence(forward | regularised, facts=facts),
