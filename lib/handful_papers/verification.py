@@ -5,6 +5,7 @@ import ast
 import hashlib
 import json
 from functools import cache
+from pathlib import Path
 
 from handful_papers.claims import HOME
 from handful_papers.expected import AUDIT
@@ -14,8 +15,8 @@ from handful_papers.records import read_record
 
 OLDER = "made before records held hashes of their files"
 LOST = "some of its tasks are of a commit that is in no history"
-# The library counts as a whole in what computes rows.
-LIBRARY = "lib/handful"
+# The packages whose modules may compute rows.
+PACKAGES = ("handful", HOME.name)
 # This module computes none, though all that save a record import it.
 THIS = f"{HOME.name}/verification.py"
 
@@ -58,8 +59,8 @@ def needs_audit(record):
 
 @cache
 def has_code_of_today(sha, item):
-    """Whether the library, the modules of the reproduction that a figure's notebook imports, and
-    the notebook's code are today what they were at a commit.
+    """Whether the modules of the library and of the reproduction that a figure's notebook uses, and
+    the notebook's code, are today what they were at a commit.
 
     The texts and rules of claims do not count: the rows on record are judged anew whenever they
     change. Nor does the prose of the notebook.
@@ -68,39 +69,84 @@ def has_code_of_today(sha, item):
     if then is None or code_of(then) != code_of(sources_of(item)):
         return False
     modules = [f"lib/{name}" for name in sorted(modules_of(item))]
-    return git("diff", "--quiet", str(sha), "--", LIBRARY, *modules) is not None
+    return git("diff", "--quiet", str(sha), "--", *modules) is not None
 
 
 @cache
 def modules_of(item):
-    """The modules of the reproduction that a figure's notebook imports, itself or through others: a
-    frozenset of paths, such as "handful_papers/svm/errors.py"."""
+    """The modules of the library and of the reproduction that a figure's notebook uses, itself or
+    through others, and the packages that hold them: a frozenset of paths, such as
+    "handful/svm/linear_svm.py"."""
     found = set()
-    waiting = set().union(*map(imported_by, code_of(sources_of(item))))
+    waiting = set().union(*map(used_by, code_of(sources_of(item))))
     while waiting := waiting - found - {THIS}:
         found |= waiting
-        texts = [(HOME.parent / name).read_text(encoding="utf-8") for name in waiting]
-        waiting = set().union(*map(imported_by, texts))
-    return frozenset(found)
+        waiting = set().union(*map(_used_by_module, waiting))
+    parents = {parent for path in found for parent in Path(path).parents[:-1]}
+    return frozenset(found | {f"{parent.as_posix()}/__init__.py" for parent in parents})
 
 
-def imported_by(code):
-    """Paths of the reproduction's modules that the import statements of a Python source name, with
-    the packages that hold them: a set of str."""
-    names = set()
+def used_by(code):
+    """Paths of the modules that a Python source uses: a set of str.
+
+    A name that a package hands on, as `handful` does `BilevelCoreset`, stands for the module that
+    defines it, and not for all that the package loads; a package that is imported by its own name
+    stands for all of that. A string that is the dotted name of a module counts as an import of it.
+    """
+    found = set()
     for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    paths = set()
-    for name in names:
-        parts = name.split(".")
-        if parts[0] == HOME.name:
-            paths |= {"/".join([*parts[:k], "__init__.py"]) for k in range(1, len(parts) + 1)}
-            paths.add("/".join(parts) + ".py")
-    # A name of a module's own, such as a function, is no file.
-    return {path for path in paths if (HOME.parent / path).is_file()}
+        if isinstance(node, ast.ImportFrom):
+            found |= {_defines(node.module, alias.name) for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {_path_of(alias.name) for alias in node.names}
+        elif isinstance(node, ast.Constant) and "." in str(node.value):
+            found.add(_path_of(str(node.value)))
+    return found - {None}
+
+
+@cache
+def _used_by_module(path):
+    return used_by((HOME.parent / path).read_text(encoding="utf-8"))
+
+
+def _path_of(module):
+    """The file of a module of `PACKAGES` by its full name, relative to their folder; None where
+    there is none."""
+    parts = module.split(".")
+    if parts[0] not in PACKAGES or not all(map(str.isidentifier, parts)):
+        return None
+    path = "/".join(parts)
+    files = (f"{path}.py", f"{path}/__init__.py")
+    return next((name for name in files if (HOME.parent / name).is_file()), None)
+
+
+def _defines(module, name):
+    """The file of the module that defines what is imported from a module under a name."""
+    path = _path_of(f"{module}.{name}") or _path_of(module)
+    home = _handed_on(path).get(name) if path == _path_of(module) else None
+    return path if home is None else _defines(home, name)
+
+
+@cache
+def _handed_on(path):
+    """Name -> the module that a package imports it from, at once or when it is asked for; empty for
+    what is no package."""
+    if path is None or not path.endswith("/__init__.py"):
+        return {}
+    found = {}
+    for node in ast.walk(ast.parse((HOME.parent / path).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            found |= {alias.name: node.module for alias in node.names}
+        elif isinstance(node, ast.Dict):
+            pairs = zip(node.keys, node.values)
+            found |= {k.value: v.value for k, v in pairs if _is_lazy(k, v)}
+    return found
+
+
+def _is_lazy(key, value):
+    # An entry of `handful.lazy.lazy_names`: a name and the module that defines it.
+    both = isinstance(key, ast.Constant) and isinstance(value, ast.Constant)
+    return both and isinstance(value.value, str) and _path_of(value.value) is not None
 
 
 def vouch_for(path, file):

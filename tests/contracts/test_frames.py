@@ -22,6 +22,7 @@ from handful import (
 from handful.continual import ReplayBuffer
 from handful.streaming import ReservoirCoreset
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
@@ -208,6 +209,31 @@ def test_a_polars_stream_of_numbers_refuses_what_one_of_pandas_does():
     for frame in (numbers, pd.DataFrame(numbers.to_dict(as_series=False))):
         with pytest.raises(ValueError, match="NaN"):
             MergeReduce(UniformCoreset(), size=2, leaf_size=4).fit(frame)
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        MergeReduce(StratifiedCoreset(), size=40, random_state=0),
+        MergeReduce(BalancedCoreset(by=["city"]), size=40, random_state=0),
+        MergeReduce(UniformCoreset(), size=40, random_state=0),
+        ReservoirCoreset(UniformCoreset(), size=40, random_state=0),
+    ],
+    ids=lambda stream: f"{type(stream).__name__} of {type(stream.selector).__name__}",
+)
+@pytest.mark.parametrize("words", [True, False])
+def test_a_stream_of_frames_refuses_other_columns_and_the_same_in_another_order(stream, words, rng):
+    n = 300
+    city = rng.choice(["Bern", "Genf"], n) if words else rng.integers(0, 2, n)
+    frame = pd.DataFrame({"age": rng.normal(size=n), "pay": rng.normal(size=n), "city": city})
+    y = rng.choice(["no", "yes"], n)
+    stream = clone(stream)
+    for part in (slice(0, 100), slice(100, 200)):
+        stream.partial_fit(frame[part], y[part])
+        assert stream.feature_names_in_.tolist() == ["age", "pay", "city"]
+    for other in (frame[["pay", "age", "city"]], frame.rename(columns={"pay": "tax"})):
+        with pytest.raises(ValueError, match="feature names should match"):
+            stream.partial_fit(other[200:], y[200:])
 
 
 def test_a_stream_takes_sparse_columns():

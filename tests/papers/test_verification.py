@@ -1,10 +1,13 @@
 """What a record vouches for: each of its files, its commit and its notebook's source, one changed
 at a time."""
 
+import inspect
 import json
+import os
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ from handful_papers.parameters import NOTEBOOKS
 from handful_papers.provenance import expected_hash, to_json
 from handful_papers.records import read_record
 from handful_papers.run import Planned, stale
+from handful_papers.tasks import task_rows
 from handful_papers.verification import (
     LOST,
     OLDER,
@@ -136,7 +140,7 @@ def test_a_record_of_older_code_needs_an_audit_by_the_code_of_today_that_found_n
     assert needs_audit(known) == ""
     library = root / "lib" / "handful"
     library.mkdir(parents=True)
-    (library / "a.py").write_text("1\n")
+    (library / "coreset.py").write_text("1\n")
     git(root, "add", "lib")
     git(root, "commit", "--quiet", "-m", "three")
     verification.has_code_of_today.cache_clear()
@@ -169,7 +173,12 @@ def test_a_record_of_older_code_needs_an_audit_by_the_code_of_today_that_found_n
         ("handful_papers/svm/errors.py", True),
         ("handful_papers/svm/__init__.py", True),
         ("handful_papers/tasks.py", True),
-        ("handful/svm/linear.py", True),
+        ("handful/svm/linear_svm.py", True),
+        ("handful/coreset.py", True),
+        ("handful/svm/__init__.py", True),
+        ("handful/__init__.py", True),
+        ("handful/matching/matched_coreset.py", False),
+        ("handful/cli.py", False),
     ],
 )
 def test_what_a_figure_does_not_import_and_texts_and_rules_of_claims_make_no_record_older(
@@ -221,20 +230,84 @@ def test_modules_of_a_figure_are_at_least_those_that_its_notebook_loads(item):
     ]
     loaded = {file.relative_to(LIB).as_posix() for file in files}
     assert f"handful_papers/{item}.py" in loaded
-    # `expected` says how rows are compared, which is asked for by this module alone.
+    # `expected` says how rows are compared, which is asked for by this module alone; `published` is
+    # loaded by the package, whoever uses it.
     extra = {verification.THIS, "handful_papers/expected.py"}
-    assert loaded - verification.modules_of(item) == extra
+    unused = loaded - verification.modules_of(item)
+    assert extra <= unused <= extra | {"handful_papers/published.py"}
+
+
+def called_in_the_library(run):
+    """The library's modules of which functions are called while `run()` runs, as paths."""
+    found = set()
+
+    def note(frame, event, _):
+        # What is no function is a class or a module that is being loaded.
+        if event == "call" and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+            found.add(frame.f_code.co_filename)
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    library = [Path(name) for name in found if name.startswith(str(LIB / "handful") + os.sep)]
+    return {path.relative_to(LIB).as_posix() for path in library}
+
+
+@pytest.mark.parametrize(
+    ("item", "function", "arguments"),
+    [
+        (
+            "bico/fig13_merge_reduce",
+            "bico.fig13_merge_reduce:built_rows",
+            dict(n_steps=3, slots=3, batch_size=20, slot_size=5, seed=0),
+        ),
+        (
+            "bico/fig04_gmm_selection",
+            "bico.gmm:component_rows",
+            dict(
+                law="elongated", n=99, sizes=[10], methods=["bico"], prior=0.001, n_init=1, seed=0
+            ),
+        ),
+        (
+            "bico/fig01_penalty",
+            "bico.fig01_penalty:path_rows",
+            dict(
+                dataset="digits", l2=1e-4, share=15, n_train=60, n_landmarks=16, gamma=0.02, seed=0
+            ),
+        ),
+        (
+            "vrm/fig02_kdpp",
+            "vrm.regression:kdpp_rows",
+            dict(method="vrm", n=40, d=3, batch_size=5, epochs=2, seed=0),
+        ),
+    ],
+)
+def test_what_a_task_calls_in_the_library_is_among_the_modules_of_its_figure(
+    item, function, arguments
+):
+    module, _, name = function.partition(":")
+    call = getattr(import_module(f"handful_papers.{module}"), name)
+    called = called_in_the_library(lambda: task_rows(call, arguments))
+    assert called
+    assert called <= verification.modules_of(item)
 
 
 def test_imports_are_found_where_they_stand_in_any_form():
     code = """
 import numpy, handful_papers.svm.errors
 from handful_papers import picture, paired_differences
+from handful import BilevelCoreset, data
+from handful.models import Network
+home = import_module("handful.proxies.conv")
 def late():
     from handful_papers.bico.gmm import of_rows as named
 """
-    papers = ["svm/__init__", "svm/errors", "picture", "bico/__init__", "bico/gmm", "__init__"]
-    assert verification.imported_by(code) == {f"handful_papers/{name}.py" for name in papers}
+    used = ["handful_papers/svm/errors", "handful_papers/picture", "handful_papers/effects"]
+    used += ["handful_papers/bico/gmm", "handful/bilevel/bilevel_coreset", "handful/data/__init__"]
+    used += ["handful/models/network", "handful/proxies/conv"]
+    assert verification.used_by(code) == {f"{name}.py" for name in used}
     # Relative imports are not looked for.
     texts = [path.read_text(encoding="utf-8") for path in LIB.glob("handful_papers/**/*.py")]
     assert len(texts) > 80
@@ -257,6 +330,8 @@ def test_modules_that_serve_several_figures_age_them_all_and_a_figures_own_that_
         "own/tuning",
     }
     assert serves["handful_papers/svm/fig01_offline_error.py"] == {"svm/fig01_offline_error"}
+    assert serves["handful/checks.py"] == serves["handful/__init__.py"] == set(names())
+    assert "svm/fig01_offline_error" not in serves["handful/clustering/vcgmm.py"]
     assert not {f"handful_papers/{name}.py" for name in ("site", "picture", "audit")} & set(serves)
 
 
