@@ -56,8 +56,8 @@ ELSEWHERE = {
 # Of a selector that refuses the rows which the estimator takes.
 AS_IT_IS = (
     "A selector reads X as compare got it: what the estimator's own pipeline encodes or fills in "
-    "does not reach it. Encode and fill in X first, or compare AnyEstimatorCoreset(estimator), which "
-    "chooses behind the steps of a pipeline."
+    "does not reach it. Encode and fill in X first, or compare AnyEstimatorCoreset(estimator), "
+    "which chooses behind the steps of a pipeline."
 )
 
 
