@@ -15,10 +15,10 @@ import tomllib
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-import handful
 import numpy as np
 import pytest
 import yaml
+from calls import files_entered
 from handful import VCGMM, BilevelCoreset, LightweightCoreset, Logistic, MatchedCoreset
 from line_measures import Measures, branches, by_package, measured
 from packaging.requirements import Requirement
@@ -448,24 +448,6 @@ def test_only_the_commands_print():
         and not name.endswith("/cli.py")
     ]
     assert prints == []
-
-
-def files_entered(fit):
-    """The modules of the library in which a function is called during a fit."""
-    root = Path(handful.__file__).parent
-    entered = set()
-
-    # Called at every call of the fit, and at numba's while it compiles: it only takes a name down.
-    def note(frame, event, arg):
-        entered.add(frame.f_code.co_filename)
-
-    sys.setprofile(note)
-    try:
-        fit()
-    finally:
-        sys.setprofile(None)
-    paths = [Path(name) for name in entered]
-    return {path.relative_to(root).as_posix() for path in paths if root in path.parents}
 
 
 def in_memory():
