@@ -1,6 +1,7 @@
 """`CoresetEstimator` beyond `fit` and `predict`: memory, routing, partial_fit, output, seeds."""
 
 import warnings
+from copy import deepcopy
 
 import numpy as np
 import pandas as pd
@@ -205,6 +206,22 @@ def test_partial_fit_trains_on_a_coreset_of_each_chunk():
     with pytest.raises(ValueError, match="X has 3 features, but CoresetEstimator is expecting 4"):
         model.partial_fit(X[:, :3], y)
     assert not hasattr(CoresetEstimator(UniformCoreset(10), LogisticRegression()), "partial_fit")
+
+
+def test_a_selector_that_finds_its_size_keeps_all_rows_of_a_part_of_one_class(rng):
+    ham = np.flatnonzero(y == "ham")
+    inner = SGDClassifier(loss="log_loss", random_state=0)
+    model = CoresetEstimator(MatchedCoreset(Logistic(l2=0.1), random_state=0), inner)
+    weight = rng.uniform(0.5, 2, size=len(y))
+    weight[ham[:3]] = 0
+    model.partial_fit(X, y, classes=["ham", "spam"], sample_weight=weight)
+    by_hand = deepcopy(model.estimator_)
+    # spam of no weight does not make it two classes
+    alone = np.where(y == "ham", weight, 0.0)
+    model.partial_fit(X, y, sample_weight=alone)
+    kept = np.flatnonzero(alone)
+    by_hand.partial_fit(X[kept], y[kept], sample_weight=alone[kept])
+    np.testing.assert_array_equal(model.estimator_.coef_, by_hand.coef_)
 
 
 def test_it_ends_a_pipeline_of_imbalanced_learn():

@@ -38,6 +38,7 @@ from handful.parts import (
     check_selector,
     choose,
     chosen_rows,
+    of_one_class,
     warn_of_class_weight,
 )
 from handful.running import threads_for
@@ -229,7 +230,8 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         **params: Any,
     ) -> Self:
         """Select from these rows, all that weigh anything if they are no more than the size, then
-        go on training.
+        go on training. Of rows of one class all are kept by a selector that needs two and finds its
+        number of rows itself, as a `MatchedCoreset` does.
 
         The selected rows stand for the rows of this call alone: their weights add up to the number
         of these (with `sample_weight` to its sum), so that parts count by their rows.
@@ -267,7 +269,12 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         _check_known(
             y, getattr(self.estimator_, "classes_", classes) if classes is None else classes
         )
-        if size is None or size < len(indices):
+        if size is None:
+            # Which rows are enough is for two classes to say: of one alone all are kept.
+            is_chosen = accepts_of(self.selector_).y != "two classes" or not of_one_class(y, given)
+        else:
+            is_chosen = size < len(indices)
+        if is_chosen:
             selector = clone(self.selector_).set_params(random_state=self._rng)
             indices, weights = choose(selector, X, y, sample_weight, self._rng)
         else:

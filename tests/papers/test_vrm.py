@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from handful_papers.vrm import cartpole
-from handful_papers.vrm.fig03_minibatch_kmeans import split
+from handful_papers.vrm.fig03_minibatch_kmeans import at_equal_seconds, split
 from handful_papers.vrm.full_information import mixture_cost
 from handful_papers.vrm.regression import LEAN, blobs_run, make_blobs, speed_ups
 from handful_papers.vrm.regret_exponents import best_in_hindsight, problem, regret, theorem_4_bound
@@ -50,6 +50,23 @@ def test_speed_ups_are_over_uniforms_last_error_and_nothing_for_those_that_never
     # and four times as long as a lean one
     assert found.in_time_lean["vrm", 0] == pytest.approx(2.5)
     assert found.in_steps["equal mixture", 0] == 0
+
+
+def test_errors_are_compared_after_the_seconds_of_the_quickest_method():
+    curve = [(20, 8.0), (50, 5.0), (100, 1.0)]
+    pace = {"uniform": 1.0, "vrb": 2.0, "vrm": 1.25}
+    starts = pd.DataFrame(
+        [
+            dict(dataset="kdd", method=m, start=s, step=k, error=e + s, seconds=k * of_a_step)
+            for m, of_a_step in pace.items()
+            for s in (0, 1)
+            for k, e in curve
+        ]
+    )
+    found = at_equal_seconds(starts).set_index(["dataset", "start", "method"]).error
+    # In the 100 seconds of uniform sampling VRB makes 50 steps and VRM 80.
+    assert found["kdd", 0].to_dict() == pytest.approx({"uniform": 1.0, "vrb": 5.0, "vrm": 2.6})
+    pd.testing.assert_series_equal(found["kdd", 1], found["kdd", 0] + 1)
 
 
 def test_split_uses_the_training_parts_statistics_alone():
