@@ -36,6 +36,7 @@ from handful.checks import (
     check_sample_weight,
     check_size,
     training_named,
+    validate_data,
 )
 from handful.clustering import Medoids
 from handful.continual import ReplayBuffer
@@ -303,7 +304,9 @@ def test_columns_of_arrow_are_named():
 
 
 def test_the_first_weight_without_a_number_is_named():
-    with pytest.raises(ValueError, match=r"sample_weight contains NaN: 1 of 30 rows, .* row 2"):
+    # A weight is not filled in.
+    message = r"sample_weight contains NaN: 1 of 30 rows, .* row 2\. Leave out such rows\.$"
+    with pytest.raises(ValueError, match=message):
         UniformCoreset(5).fit(X, sample_weight=np.where(np.arange(30) == 2, np.nan, 1.0))
 
 
@@ -533,3 +536,25 @@ def test_words_among_numbers_are_named_by_their_row():
         check_labels(y)
     check_labels(np.array([0, 1.5, True], dtype=object))
     check_labels(["yes", "no"])
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [BilevelCoreset(size=5), MatchedCoreset(), SVMCoreset(20), handful.StratifiedCoreset(20)],
+    ids=str,
+)
+def test_classes_that_are_numbers_in_a_column_of_objects_are_told_how_to_become_labels(selector):
+    labels = np.arange(30) % 2
+    with pytest.raises(
+        ValueError, match=r"objects, such as 0\. Give .* such as y\.astype\(int\)\.$"
+    ):
+        selector.fit(X, labels.astype(object))
+    selector.fit(X, labels.astype(object).astype(int))
+    selector.fit(X, np.array(["yes", "no"], dtype=object)[labels])
+
+
+def test_labels_checked_alone_leave_the_names_of_the_columns():
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
+    chosen = UniformCoreset(5).fit(frame)
+    validate_data(chosen, y=np.arange(30) % 2)
+    assert list(chosen.feature_names_in_) == list(frame.columns)

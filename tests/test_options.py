@@ -40,6 +40,7 @@ class Thing(Options):
     _: KW_ONLY
     word: Literal["auto", "other"] | Annotated[float, number(above=0, below=1)] | None = "auto"
     rest: NonNegative | None = None
+    said: bool = False
     table: ClassVar[tuple] = ()
     flag = False
 
@@ -63,10 +64,17 @@ def test_fields_are_the_signature_without_their_checks():
     assert str(inspect.signature(Thing)) == (
         "(first: Any, n: int = 3, *, word: Union[Literal['auto', 'other'], float, NoneType] = "
         "'auto', "
-        "rest: Optional[float] = None) -> None"
+        "rest: Optional[float] = None, said: bool = False) -> None"
     )
-    assert list(inspect.signature(Further).parameters) == ["first", "n", "last", "word", "rest"]
-    assert Plain(1, 2).get_params() == dict(first=1, n=2, word="auto", rest=None)
+    assert list(inspect.signature(Further).parameters) == [
+        "first",
+        "n",
+        "last",
+        "word",
+        "rest",
+        "said",
+    ]
+    assert Plain(1, 2).get_params() == dict(first=1, n=2, word="auto", rest=None, said=False)
 
 
 def test_sklearn_sees_options_as_its_own():
@@ -95,11 +103,15 @@ def test_sklearn_sees_options_as_its_own():
             dict(rest=-1.0),
             r"^rest of Further must be a finite number of at least 0, got rest=-1\.0\.$",
         ),
+        (dict(said="no"), r"^said of Further must be True or False, got said='no'\.$"),
+        (dict(said=None), r"^said of Further must be True or False, got said=None\.$"),
         (dict(last=None), r"^last of Further must be one of \('a', 'b'\), got last=None\.$"),
     ],
 )
 def test_a_type_refuses_what_it_does_not_say(options, message):
     check_options(Further(None, word=None, rest=0, last="b"))
+    for said in (True, np.True_, 1, 0):
+        check_options(Further(None, said=said))
     with pytest.raises(ValueError, match=message):
         check_options(Further(None, **options))
 

@@ -82,7 +82,7 @@ def test_a_path_that_only_fits_as_a_pattern_is_read_as_one_with_a_warning(X, tmp
     assert Blocks(str(tmp_path / "X*.npy")).n == len(X)
     save(tmp_path / "X*.npy", X[:7])
     assert Blocks(tmp_path / "X*.npy").n == Blocks(str(tmp_path / "X*.npy")).n == 7
-    with pytest.raises(ValueError, match=r"got 0 at '.*none.npy'\.$"):
+    with pytest.raises(ValueError, match=r"at '.*none.npy'; there is no such file or folder\.$"):
         Blocks(tmp_path / "none.npy")
 
 
@@ -379,3 +379,63 @@ def test_columns_of_a_file_that_are_named_twice_or_none_are_refused(options, mes
     pd.DataFrame({"a": [1.0, 2.0], "b": [0, 1]}).to_parquet(tmp_path / "rows.parquet")
     with pytest.raises(ValueError, match=message):
         Blocks(tmp_path / "rows.parquet", **options)
+
+
+@pytest.mark.parametrize("form", ["array", "frame", "npy", "dask array", "dask frame"])
+def test_columns_of_what_is_no_parquet_file_are_refused_with_the_way_out(form, X, tmp_path):
+    frame = pd.DataFrame(X, columns=list("abc"))
+    da = pytest.importorskip("dask.array")
+    dd = pytest.importorskip("dask.dataframe")
+    given, way_out = {
+        "array": (X, r"X\[:, columns\]"),
+        "frame": (frame, r"X\[columns\]"),
+        "npy": (save(tmp_path / "X.npy", X), "an X of these columns"),
+        "dask array": (da.from_array(X), r"X\[:, columns\]"),
+        "dask frame": (dd.from_pandas(frame, npartitions=2), r"X\[columns\]"),
+    }[form]
+    with pytest.raises(ValueError, match=rf"columns=\['a'\]: .*{way_out}\.$"):
+        Blocks(given, columns=["a"])
+
+
+@pytest.mark.parametrize("form", ["parquet", "dask array", "bag"])
+def test_rows_of_what_comes_in_pieces_of_its_own_are_refused(form, X, tmp_path):
+    da = pytest.importorskip("dask.array")
+    bag = pytest.importorskip("dask.bag")
+    given = {
+        "parquet": save(tmp_path / "X.parquet", X),
+        "dask array": da.from_array(X),
+        "bag": bag.from_sequence([X], npartitions=1),
+    }[form]
+    with pytest.raises(
+        ValueError, match=r"rows must be None for .* got rows=7: .*their (row|part)"
+    ):
+        Blocks(given, rows=7)
+
+
+def test_what_is_not_there_is_told_from_a_pattern_that_nothing_fits(tmp_path):
+    with pytest.raises(ValueError, match=r"got 0 at '.*rows'; there is no such file"):
+        UniformCoreset(5).fit(str(tmp_path / "rows"))
+    with pytest.raises(ValueError, match=r"got 0 at '.*\.npy'\.$"):
+        Blocks(str(tmp_path / "*.npy"))
+    with pytest.raises(ValueError, match=r"got 0 at .*; names that begin"):
+        Blocks(tmp_path)
+
+
+def test_the_index_of_a_frame_in_a_table_of_arrow_is_no_feature(X):
+    import pyarrow as pa
+
+    frame = pd.DataFrame(X, columns=list("abc"))
+    shuffled = frame.sample(frac=1, random_state=0)
+    for table, name in (
+        (pa.Table.from_pandas(shuffled), "__index_level_0__"),
+        (pa.Table.from_pandas(frame.set_index("b")), "b"),
+    ):
+        for call in (KCenter(5).fit, UniformCoreset(5).fit, Blocks):
+            with pytest.raises(ValueError, match=f"index .* column of this table, {name}, "):
+                call(table)
+        without = table.drop_columns([name])
+        chosen = KCenter(5, random_state=0).fit(without)
+        assert chosen.n_features_in_ == without.num_columns
+        expected = KCenter(5, random_state=0).fit(table.to_pandas())
+        np.testing.assert_array_equal(chosen.indices_, expected.indices_)
+    assert KCenter(5).fit(pa.Table.from_pandas(frame)).n_features_in_ == 3

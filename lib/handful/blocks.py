@@ -28,7 +28,7 @@ from handful.running import Bar
 from handful.sources import of_arrays, of_dask, of_files
 from handful.tables import (
     are_names,
-    check_not_lazy,
+    check_tables,
     is_dask,
     is_files,
     join_rows,
@@ -51,9 +51,9 @@ class Blocks(RowBlocks):
     y, sample_weight : of the same kind, with one entry a row: arrays, .npy files of the same
         lengths, dask arrays or series; for .parquet files a column's name; None for a bag
     rows : int or None; the most rows of a block that is cut from an array or a .npy file, None for
-        2**24 entries
+        2**24 entries. Parquet files and dask data come in pieces of their own, and take None only
     columns : list of str or None; the columns of .parquet files that are read, None for all but y
-        and sample_weight
+        and sample_weight, and for all that is no .parquet file
     verbose : bool, show a progress bar, with the time left, for each pass over blocks that are read
         in turn, from the start, not only after 30 seconds
     keep : a folder or None; what a pass over files gives for each block is kept there, so that what
@@ -70,7 +70,8 @@ class Blocks(RowBlocks):
     Raises
     ------
     ValueError
-        for files that are not there or cannot be read, lengths that differ, and files of another
+        for files that are not there or cannot be read, options that do not fit to what is given,
+        lengths that differ, and files of another
         width or type than the first. What differs between blocks (columns or their order, types,
         labels in some of them only, sparse and dense), NaN and infinity are named when they are
         read, with the file. Two things are joined: words of any length, and categories, which get
@@ -95,7 +96,7 @@ class Blocks(RowBlocks):
         verbose: bool = False,
         keep: Any = None,
     ) -> None:
-        check_not_lazy(X, y, sample_weight)
+        check_tables(X, y, sample_weight)
         self._dask = import_module("dask") if is_dask(X, y, sample_weight) else None
         files = is_files(X) or are_names(X)
         make = of_dask if self._dask else of_files if files else of_arrays

@@ -7,6 +7,7 @@ import operator
 import os
 import warnings
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from inspect import signature
 from numbers import Integral, Real
@@ -26,7 +27,7 @@ from handful.running import physical_memory
 from handful.tables import (
     are_names,
     as_array,
-    check_not_lazy,
+    check_tables,
     exceeds_memory,
     is_dask,
     is_files,
@@ -184,6 +185,9 @@ def check_array(array, **rules):
 def validate_data(estimator, X="no_validation", y="no_validation", **rules):
     """As `sklearn.utils.validation.validate_data`, of an X and a y made `readable`, the labels by
     `check_labels`; X without dates, and sparse only where that is accepted."""
+    if isinstance(X, str):
+        # To check y alone is to forget the names of X's columns: a copy forgets them.
+        estimator = copy(estimator)
     if y is not None and not isinstance(y, str):
         y = readable(y)
         check_labels(y, several=rules.get("multi_output", False), of=estimator)
@@ -369,7 +373,7 @@ def faults_named(X, name="X"):
         said = str(error)
         told = ""
         if said.startswith((f"Input {name} contains", "Input contains")):
-            told = _of_gaps(X, said.partition("\n")[0].rstrip("."))
+            told = _of_gaps(X, said.partition("\n")[0].rstrip("."), name)
         elif "\narray=" in said:
             # What follows is all that X holds, and the way out.
             said, _, rest = said.partition("\narray=")
@@ -380,7 +384,7 @@ def faults_named(X, name="X"):
         raise ValueError(told) from None
 
 
-def _of_gaps(X, said):
+def _of_gaps(X, said, name):
     """What is said of entries that are NaN or infinite, and where the first is; "" where they are
     not found."""
     is_nan = "NaN" in said
@@ -393,8 +397,9 @@ def _of_gaps(X, said):
     if sparse.issparse(X):
         rows_and_columns = np.column_stack([entries.row, entries.col])
         places = np.unique(rows_and_columns[places[:, 0]], axis=0)
-    filled = ", or fill them in, for example by scikit-learn's SimpleImputer()" if is_nan else ""
-    return f"{said}: {_first_of(places, entries.shape[0], X)}. Leave out such rows{filled}."
+    filled = ", or fill them in, for example by scikit-learn's SimpleImputer()"
+    way_out = f"Leave out such rows{filled if is_nan and name == 'X' else ''}."
+    return f"{said}: {_first_of(places, entries.shape[0], X)}. {way_out}"
 
 
 @contextmanager
@@ -549,6 +554,16 @@ def _check_sortable(y, name):
         raise ValueError(
             f"{name} mixes words and numbers: {values[0]!r} in row 0, {values[row]!r} in row "
             f"{row}. Give labels of one type, such as {name}.astype(str)."
+        )
+
+
+def check_classes(y, name="y"):
+    """ValueError for numbers in a column of objects, which scikit-learn takes for no classes."""
+    values = np.asarray(y)
+    if values.dtype == object and all(isinstance(one, Real | np.bool_) for one in values.flat):
+        raise ValueError(
+            f"Unknown label type: {name} holds numbers in a column of objects, such as "
+            f"{values.flat[0]!r}. Give labels of one type, such as {name}.astype(int)."
         )
 
 
@@ -849,7 +864,7 @@ def check_coreset(indices, weights):
 def is_blocks(X, *others):
     """Whether rows are to be read in blocks: dask data, files, `Blocks`, and arrays that exceed
     half of the memory."""
-    check_not_lazy(X, *others)
+    check_tables(X, *others)
     return isinstance(X, RowBlocks) or is_dask(X, *others) or is_files(X) or exceeds_memory(X)
 
 
@@ -861,7 +876,7 @@ def check_in_memory(name, *data):
     name : str, of the class, function or argument
     data : its arguments
     """
-    check_not_lazy(*data)
+    check_tables(*data)
     if is_dask(*data) or any(isinstance(values, RowBlocks | str | PathLike) for values in data):
         raise ValueError(
             f"{name} must have its rows in memory, got dask data, files or Blocks: choose rows "

@@ -12,6 +12,7 @@ from handful.blocks import Blocks, as_blocks
 from handful.checks import (
     Accepts,
     as_generator,
+    check_classes,
     check_coreset,
     check_has_y,
     check_magnitude,
@@ -317,6 +318,8 @@ class Selector(Options):
         else:
             X, labels = validate_data(self, X, labels, **options)
         check_consistent_length(X, y)
+        if self._accepts.classes:
+            check_classes(labels)
         return X, labels
 
     @property

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from functools import partial, wraps
 from inspect import get_annotations, signature
+from numbers import Integral
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -60,10 +61,10 @@ class Options(BaseEstimator):
     ``size: Count = 100`` is an argument with a default; those after ``_: KW_ONLY`` are given by
     name. `check_options` asks the types: `Literal`, None, and what a type is annotated with,
     ``Annotated[float, number(above=0, below=1)]`` or ``Annotated[Any, check]`` with a function
-    ``check(name, value, *, of)``. Other types check nothing. A class attribute that is no option is
-    not annotated, or is a `ClassVar`. A class that writes `__init__` itself keeps it. `_elsewhere`
-    says of options that other libraries have what takes their place: it stands in the errors of the
-    constructor and of `set_params`.
+    ``check(name, value, *, of)``; and whether a bool is one. Other types check nothing. A class
+    attribute that is no option is not annotated, or is a `ClassVar`. A class that writes `__init__`
+    itself keeps it. `_elsewhere` says of options that other libraries have what takes their place:
+    it stands in the errors of the constructor and of `set_params`.
     """
 
     _elsewhere: ClassVar[dict[str, str]] = {}
@@ -270,7 +271,11 @@ def check_option(name, value, hint, of):
 
 def _check_kinds(name, value, kinds, words, of):
     """Ask the checks that some types are annotated with; the message says which words there are
-    besides."""
+    besides. A bool is checked without one."""
+    if kinds == [bool] and not isinstance(current_word(value), Integral):
+        raise ValueError(
+            f"{name} of {type(of).__name__} must be True or False, got {name}={value!r}."
+        )
     more = {}
     if words:
         more["why"] = f"it may also be {' or '.join(map(repr, words))}"

@@ -40,8 +40,31 @@ SIDES = "handful's y", "handful's sample_weight"
 DIGITS = re.compile(r"(\d+)")
 
 
+def check_no_columns(columns, X):
+    """ValueError where columns are named of what is no .parquet file."""
+    if columns is None:
+        return
+    way_out = "give an X of these columns"
+    if names_of(X):
+        way_out += ", X[columns]"
+    elif len(getattr(X, "shape", ())) == 2:
+        way_out += ", X[:, columns]"
+    raise ValueError(
+        f"columns must be None for what is no .parquet file, got columns={columns!r}: {way_out}."
+    )
+
+
+def check_no_rows(rows, what, pieces):
+    """ValueError where a number of rows is asked for of what comes in pieces of its own."""
+    if rows is not None:
+        raise ValueError(
+            f"rows must be None for {what}, got rows={rows!r}: they are read by their {pieces}."
+        )
+
+
 def of_arrays(X, y, sample_weight, rows, columns):
     """Pieces of arrays in memory or mapped from a file."""
+    check_no_columns(columns, X)
     table, y, sample_weight = map(_sliceable, (X, y, sample_weight))
     check_consistent_length(table, y, sample_weight)
     cut = partial(_slices, table, y, sample_weight)
@@ -84,7 +107,13 @@ def of_files(X, y, sample_weight, rows, columns):
     """Pieces of .npy files and of the row groups of parquet files."""
     paths = _paths("X", X)
     if suffix_of(paths[0]) == ".parquet":
+        check_no_rows(
+            rows,
+            ".parquet files",
+            "row groups: pyarrow.parquet.write_table(..., row_group_size=...)",
+        )
         return _of_frames(paths, y, sample_weight, columns)
+    check_no_columns(columns, paths[0])
     sides = [("y", y), ("sample_weight", sample_weight)]
     sides = [
         [None] * len(paths) if side is None else _paths(name, side, len(paths))
@@ -285,6 +314,8 @@ def _way_out(X):
     path = _path(X)
     if path.is_dir():
         return "; names that begin with . or _ are skipped"
+    if not glob.has_magic(name):
+        return "; there is no such file or folder"
     others = _fitting(path)
     if not others:
         return ""
@@ -298,6 +329,8 @@ def of_dask(X, y, sample_weight, rows, columns):
     """Pieces of dask arrays, frames and bags: their partitions."""
     import dask
 
+    check_no_columns(columns, X)
+    check_no_rows(rows, "dask data", "partitions, see X.rechunk and X.repartition")
     if type(X).__module__.startswith("dask.bag"):
         if y is not None or sample_weight is not None:
             raise ValueError(

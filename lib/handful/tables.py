@@ -291,7 +291,7 @@ def take_rows(array, indices):
     if not hasattr(array, "shape") and not hasattr(array, "take"):
         array = as_array(array)
     # A column of arrow has no shape.
-    _check_places(indices, array.shape[0] if hasattr(array, "shape") else len(array))
+    _check_places(indices, n_rows_of(array))
     return _taken(array, indices)
 
 
@@ -367,9 +367,9 @@ def dense(X):
 # --- what is given
 
 
-def check_not_lazy(*data):
-    """ValueError for a lazy or delayed table, or an iterator, which holds no rows yet; it names
-    what makes rows."""
+def check_tables(*data):
+    """ValueError for a lazy or delayed table, or an iterator, which holds no rows yet, and for a
+    table of arrow in which pandas left its index as a column; it names the way out."""
     for values in data:
         first = values[0] if isinstance(values, list | tuple) and values else values
         call = _makes_rows(first)
@@ -379,6 +379,19 @@ def check_not_lazy(*data):
                 "rows yet, and may "
                 f"give them in another order each time: give {call}, once, for fit and for take."
             )
+        if index := _index_columns(values):
+            raise ValueError(
+                f"the index of a frame of pandas is a column of this table, {', '.join(index)}, "
+                "and would count as a feature: give X.to_pandas(), or "
+                f"X.drop_columns({index!r})."
+            )
+
+
+def _index_columns(table):
+    """The names of the columns of a table of arrow that were the index of a frame of pandas."""
+    metadata = getattr(getattr(table, "schema", None), "pandas_metadata", None) or {}
+    # An index that only counts is no name.
+    return [name for name in metadata.get("index_columns", []) if str(name) in names_of(table)]
 
 
 def _makes_rows(values):

@@ -1563,3 +1563,26 @@ def test_folds_and_penalties_that_cannot_be_are_told(rng):
         ValueError, match=r"penalties must be a list of numbers: give penalties=\[0.1\]"
     ):
         MatchedCoreset(penalties=0.1).fit(X, y)
+
+
+@pytest.mark.parametrize("way", ["memory", "blocks"])
+def test_rows_that_are_not_those_of_the_fit_are_refused_where_these_are_asked_for(way):
+    X, eta, rng = linear_data(n=300, d=2)
+    y = (rng.random(300) < expit(eta)).astype(int)
+    weights = np.random.default_rng(0).random(300) + 0.5
+    given = (lambda *rows: (Blocks(*rows, rows=90),)) if way == "blocks" else lambda *rows: rows
+    draws = np.random.default_rng(1).normal(size=(200, X.shape[1] + 1))
+    path = MatchedCoreset(Logistic(l2=1e-2), folds=5).fit(*given(X, y, weights))
+    path.check(draws, *given(X, y, weights))
+    path.excess(*given(X, y, weights))
+    twice = (np.vstack([X, X]), np.r_[y, y], np.r_[weights, weights])
+    calls = (
+        lambda *rows: path.check(draws, *rows),
+        path.excess,
+        lambda *rows: path.check_model(LogisticRegression(), *rows),
+    )
+    for call in calls:
+        with pytest.raises(ValueError, match="fit saw 300 rows, but got 600 rows"):
+            call(*given(*twice))
+        with pytest.raises(ValueError, match=r"add up to 300, and .* of the fit to .*: give the X"):
+            call(*given(X, y))

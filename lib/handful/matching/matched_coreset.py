@@ -332,7 +332,7 @@ class MatchedCoreset(Selector):
         check_is_fitted(self, "indices_")
         self._check_order("check(draws, X, y)", draws, X, y)
         theta = stacked(draws)
-        rows = self._given(X, y, sample_weight)
+        rows = self._of_fit(X, y, sample_weight)
         few = self._chosen(rows)
         with one_blas_thread():
             with np.errstate(invalid="ignore"):
@@ -379,7 +379,7 @@ class MatchedCoreset(Selector):
             for other problems
         """
         check_is_fitted(self, "indices_")
-        rows = self._given(X, y, sample_weight).moved("path")
+        rows = self._of_fit(X, y, sample_weight).moved("path")
         l2 = self._penalties()
         link = getattr(rows.model, "link", None)
         if type(link) not in (LogisticLink, PoissonLink, SquaredLink):
@@ -417,7 +417,7 @@ class MatchedCoreset(Selector):
         if self.folds is None:
             raise ValueError("check_model must have folds: MatchedCoreset(..., folds=5).fit(X, y).")
         X_few, y_few, w, _ = self.take(X, y)
-        rows = self._given(X, y, sample_weight).moved(self.at)
+        rows = self._of_fit(X, y, sample_weight).moved(self.at)
         no_classes = np.zeros(len(rows.weights), int)
         folds = folds_of_rows(self.row_folds_, no_classes, rows.weights, None)
         rows = rows.with_folds(folds)
@@ -555,6 +555,23 @@ class MatchedCoreset(Selector):
             validate_data(self, blocks.like, reset=False, skip_check_array=True)
         return self._rows(blocks, None, None)
 
+    def _noted(self, rows):
+        # What `_of_fit` compares with.
+        self._total_weight = rows.weights.sum()
+        return rows
+
+    def _of_fit(self, X, y, sample_weight):
+        # The rows of the fit, given once more.
+        rows = self._given(X, y, sample_weight)
+        self._check_n_samples(len(rows.weights))
+        given, of_fit = rows.weights.sum(), self._total_weight
+        if not np.isclose(given, of_fit, rtol=1e-6, atol=0):
+            raise ValueError(
+                f"the weights of these rows add up to {given:.7g}, and those of the rows of the "
+                f"fit to {of_fit:.7g}: give the X, y and sample_weight that fit got."
+            )
+        return rows
+
     def _rows(self, X, y, sample_weight):
         if isinstance(X, Blocks):
             X = X.at_least(self._plan.rows_per_block(self, X))
@@ -629,7 +646,7 @@ class MatchedCoreset(Selector):
         X, found = self._grouped(X, y, sample_weight, rng)
         if found:
             return found
-        rows = self._rows(X, y, sample_weight).moved(self.at)
+        rows = self._noted(self._rows(X, y, sample_weight)).moved(self.at)
         if self.size is not None:
             check_size(self.size, rows.n_present, len(rows.weights))
         self.kl_ = float("nan")
@@ -706,7 +723,7 @@ class MatchedCoreset(Selector):
         in_memory = not isinstance(X, Blocks)
         if not (in_memory and self._may_have_groups and mostly_zero(X)):
             return X, None
-        rows = self._rows(sparse.csr_array(X), y, sample_weight)
+        rows = self._noted(self._rows(sparse.csr_array(X), y, sample_weight))
         wanted = 2 * n_terms_of(rows.pattern) + 1
         most = min(MAX_EQUATIONS, MAX_ROW_SHARE * rows.n_present)
         if wanted <= most and not self._are_cheaper(rows, wanted):

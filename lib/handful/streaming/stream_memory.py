@@ -1,7 +1,6 @@
 """`StreamMemory`: what merge and reduce and the reservoirs share: checks of the input, and the rows
 they hold."""
 
-from copy import copy
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -256,8 +255,7 @@ class StreamMemory(Options):
             X, y = self._checked_numbers(X, y, first)
         else:
             if y is not None and self._accepts.reads_y:
-                # To check y alone is to forget the names of X's columns: a copy forgets them.
-                y = validate_data(copy(self), y=y)
+                y = validate_data(self, y=y)
             X = checked_shape(X)
             if len(X.shape) == 2:
                 validate_data(self, X, reset=first, skip_check_array=True)
