@@ -43,7 +43,7 @@ from sklearn.linear_model import (
     RidgeClassifier,
     SGDClassifier,
 )
-from sklearn.metrics import log_loss
+from sklearn.metrics import log_loss, make_scorer
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
@@ -522,6 +522,29 @@ def test_another_score_than_the_loss_can_judge(data):
 
 def none_chosen(*_):
     raise AssertionError("rows are being chosen")
+
+
+def test_a_score_that_is_nan_is_no_least_loss():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 3))
+    y = (X[:, 0] + X[:, 1] + 0.5 * rng.normal(size=600) > 2.2).astype(int)
+
+    def precision(labels, told):
+        return np.nan if told.sum() == 0 else (labels * told).sum() / told.sum()
+
+    chosen = AnyEstimatorCoreset(
+        DecisionTreeClassifier(max_depth=2, min_samples_leaf=8),
+        size=60,
+        n_draws=4,
+        scoring=make_scorer(precision),
+        random_state=1,
+    ).fit(X, y)
+    losses = np.array(list(chosen.trials_.values()))
+    assert np.isnan(losses).any()
+    assert chosen.trials_[chosen.chosen_] == np.nanmin(losses)
+    chosen.set_params(scoring=make_scorer(lambda labels, told: np.nan))
+    with pytest.raises(ValueError, match=r"of all choices is NaN, on 200 held-out rows"):
+        chosen.fit(X, y)
 
 
 @pytest.mark.parametrize("estimator", [FEW_TREES, LinearSVC()])

@@ -429,7 +429,14 @@ class AnyEstimatorCoreset(Selector):
         trials = parallel(delayed(trial)(*choice.rows) for choice in choices.values())
         losses = list(bar.through(trials))
         self.trials_ = dict(zip(choices, losses))
-        self.chosen_ = min(self.trials_, key=self.trials_.get)
+        if np.isnan(losses).all():
+            score = "loss" if self.scoring is None else f"score {self.scoring!r}"
+            raise ValueError(
+                f"the {score} of all choices is NaN, on {len(trial.held)} held-out rows: take a "
+                "scoring that is a number for these, or a larger n_held_out."
+            )
+        # A loss that is no number is no least one.
+        self.chosen_ = min(choices, key=lambda name: np.nan_to_num(self.trials_[name], nan=np.inf))
         self._warn_of_ties(losses, self.trials_[self.chosen_])
         return choices[self.chosen_]
 
