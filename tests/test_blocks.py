@@ -26,7 +26,9 @@ from handful import (
     SVMCoreset,
     UniformCoreset,
 )
+from handful.bilevel import ProxyCoreset
 from handful.blocks import Blocks, split_places
+from handful.proxies import RBF, Nystrom
 from handful.sensitivity import MixtureSensitivity
 from scipy import sparse
 from sklearn.base import clone
@@ -623,3 +625,74 @@ def test_frames_in_blocks_keep_the_names_of_their_columns(of_library, rng):
         ),
         20,
     )
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        UniformCoreset(5),
+        KCenter(5),
+        LightweightCoreset(20),
+        StratifiedCoreset(5),
+        BilevelCoreset(size=5),
+        ProxyCoreset(proxy=Nystrom(RBF(1.0), n_landmarks=20), size=5),
+    ],
+    ids=lambda selector: type(selector).__name__,
+)
+def test_rows_of_which_none_counts_are_refused_as_in_memory(selector, rng):
+    X = rng.normal(size=(400, 2))
+    y = np.arange(400) % 2
+    for given in ((X, y, np.zeros(400)), (Blocks(X, y, np.zeros(400), rows=100),)):
+        with pytest.raises(ValueError, match="sample_weight is zero for all 400 rows"):
+            clone(selector).fit(*given)
+
+
+@pytest.mark.parametrize("weights", [None, "zero there"])
+def test_gaps_are_refused_whatever_is_drawn_with_their_row_unless_it_is_absent(weights, rng):
+    X = rng.normal(size=(300, 4))
+    y = (X[:, 0] > 0).astype(int)
+    X[187, 0] = np.nan
+    if weights is not None:
+        weights = np.where(np.arange(300) == 187, 0.0, 1.0)
+    selector = ProxyCoreset(proxy=Nystrom(RBF(1.0), n_landmarks=20), size=5)
+    for seed in range(6):
+        few = clone(selector).set_params(random_state=seed)
+        if weights is None:
+            with pytest.raises(ValueError, match=r"block 3 .* row 187 with NaN"):
+                few.fit(Blocks(X, y, rows=60))
+        else:
+            assert 187 not in few.fit(Blocks(X, y, weights, rows=60)).indices_
+
+
+def test_take_of_another_number_of_rows_than_were_fitted_is_refused_in_every_form(rng, tmp_path):
+    X = rng.normal(size=(400, 2))
+    np.save(tmp_path / "X2.npy", X[:200])
+    np.save(tmp_path / "X3.npy", X[200:])
+    few = UniformCoreset(5, random_state=0).fit(str(tmp_path / "X*.npy"))
+    expected = X[few.indices_]
+    unknown = da.from_array(X, chunks=(100, 2))
+    unknown = unknown[unknown[:, 0] > -np.inf]
+    for given in (X, str(tmp_path / "X*.npy"), Blocks(X), da.from_array(X), unknown):
+        np.testing.assert_array_equal(few.take(given)[0], expected)
+    np.save(tmp_path / "X1.npy", np.zeros((50, 2)))
+    more = np.vstack([np.zeros((50, 2)), X])
+    for given in (more, str(tmp_path / "X*.npy"), Blocks(more), da.from_array(more)):
+        with pytest.raises(ValueError, match="fit saw 400 rows, but got 450 rows"):
+            few.take(given)
+
+
+def test_transforms_to_frames_come_from_blocks_as_well(rng, tmp_path):
+    frame = pd.DataFrame(rng.normal(size=(200, 2)), columns=["a", "b"])
+    model = VCGMM(4, random_state=0).set_output(transform="pandas").fit(frame)
+    expected = model.transform(frame)
+    found = model.transform(Blocks(frame, rows=50), out=tmp_path / "out.npy")
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), expected)
+    assert list(model.transform(Blocks(frame, rows=50)).columns) == list(expected.columns)
+
+
+def test_a_name_in_place_of_labels_is_told_the_column(rng):
+    frame = pd.DataFrame({"a": rng.normal(size=60), "label": np.arange(60) % 2})
+    for call in (UniformCoreset(5).fit, KCenter(5).fit, Blocks):
+        with pytest.raises(ValueError, match=r"parquet files only, got 'label': give X\['label'\]"):
+            call(frame, "label")

@@ -558,3 +558,21 @@ def test_labels_checked_alone_leave_the_names_of_the_columns():
     chosen = UniformCoreset(5).fit(frame)
     validate_data(chosen, y=np.arange(30) % 2)
     assert list(chosen.feature_names_in_) == list(frame.columns)
+
+
+def test_rows_of_weight_zero_are_not_counted_and_the_message_says_so():
+    rows = np.where(np.arange(90).reshape(30, 3) == 62, np.nan, X)
+    weights = np.where(np.arange(30) < 10, 0.0, 1.0)
+    with pytest.raises(ValueError, match=r"first at row 10 .*without the 10 of weight zero"):
+        KCenter(5).fit(rows, sample_weight=weights)
+
+
+def test_one_number_for_all_weights_is_told_the_shape():
+    with pytest.raises(ValueError, match=r"shape \(30,\), one weight a row, got \(\)"):
+        UniformCoreset(5).fit(X, sample_weight=3.0)
+
+
+def test_what_has_no_rows_is_told_what_has():
+    for nothing in ({"a": X}, 5, {1, 2}):
+        with pytest.raises(ValueError, match="rows are taken of arrays, frames and lists, got"):
+            handful.Coreset([5], [1.0]).take(nothing)

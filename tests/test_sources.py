@@ -439,3 +439,16 @@ def test_the_index_of_a_frame_in_a_table_of_arrow_is_no_feature(X):
         expected = KCenter(5, random_state=0).fit(table.to_pandas())
         np.testing.assert_array_equal(chosen.indices_, expected.indices_)
     assert KCenter(5).fit(pa.Table.from_pandas(frame)).n_features_in_ == 3
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+def test_integers_with_gaps_are_floats_also_where_the_file_keeps_no_statistics(
+    statistics, tmp_path
+):
+    import pyarrow as pa
+
+    for name, last, kind in (("gaps", None, "f"), ("whole", 6, "i")):
+        table = pa.table({"a": [1, 2, 3, 4, 5, last]})
+        path = tmp_path / f"{name}.parquet"
+        pq.write_table(table, path, row_group_size=3, write_statistics=statistics)
+        assert [block.X["a"].dtype.kind for block in Blocks(path)] == [kind, kind]

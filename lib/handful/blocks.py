@@ -12,15 +12,17 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial, wraps
 from importlib import import_module
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from handful.checks import is_blocks, weights_of_rows
+from handful.checks import check_some_count, is_blocks, weights_of_rows
 from handful.code_hash import code_hash
 from handful.forms import check_alike, forms_of
 from handful.rows import RowBlocks, Rows, joined, split_places
@@ -33,6 +35,7 @@ from handful.tables import (
     is_files,
     join_rows,
     missing,
+    n_rows_of,
     readable,
 )
 
@@ -373,6 +376,17 @@ def as_blocks(X, y=None, sample_weight=None):
     return X if isinstance(X, Blocks) else Blocks(X, y, sample_weight)
 
 
+def known_length(X):
+    """How many rows an array, a frame or what is read in blocks has; None where only reading them
+    would tell."""
+    check_tables(X)
+    blocks = Blocks(X) if is_files(X) else X
+    if isinstance(blocks, Blocks):
+        return None if blocks._shapes is None else blocks.n
+    n = n_rows_of(blocks)
+    return n if isinstance(n, Integral) else None
+
+
 def uniform_rows(blocks, size, rng, n_present=None):
     """Rows drawn uniformly without repetition from all of positive weight, all if they are few: a
     Rows.
@@ -380,6 +394,7 @@ def uniform_rows(blocks, size, rng, n_present=None):
     `n_present` tells how many of these each block has; None counts them.
     """
     n_present = np.array(blocks.map(_n_present)) if n_present is None else n_present
+    check_some_count(n_present.any(), blocks.n)
     size = min(size, n_present.sum())
     own, order = split_places(rng.choice(n_present.sum(), size, replace=False), n_present)
     drawn = joined(blocks.map(_nth_present, own=own)).take(order)
@@ -437,7 +452,7 @@ def rowwise(estimator, method, X, *, out=None, **options):
         if hasattr(X, "columns")
         else np.zeros((1, estimator.n_features_in_))
     )
-    none = getattr(slim, method)(row, **options)[:0]
+    none = np.asarray(getattr(slim, method)(row, **options))[:0]
     said = dask.delayed(partial(_said_of_piece, slim, method, options, none), pure=False)
     lengths = (
         [np.nan] * len(blocks._pieces)
@@ -452,7 +467,9 @@ def rowwise(estimator, method, X, *, out=None, **options):
 
 
 def _predict(block, estimator, method, options):
-    return getattr(estimator, method)(block.X, **options)
+    # With scikit-learn's option `transform_output` it may be a frame.
+    said = getattr(estimator, method)(block.X, **options)
+    return said if sparse.issparse(said) else np.asarray(said)
 
 
 def _predict_of_fixed_width(block, estimator, method, options):

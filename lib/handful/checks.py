@@ -27,6 +27,7 @@ from handful.running import physical_memory
 from handful.tables import (
     are_names,
     as_array,
+    check_no_names,
     check_tables,
     exceeds_memory,
     is_dask,
@@ -662,12 +663,14 @@ def checked_shape(X):
 def weights_of_rows(sample_weight, n, start=0):
     """The weights of `n` rows, from place `start` of the data on, as a float64 array; ValueError
     for another number of them, and for one that is negative or not finite."""
-    sample_weight = check_array(
-        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
-    )
-    if sample_weight.shape != (n,):
+    if np.ndim(sample_weight):
+        sample_weight = check_array(
+            sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
+        )
+    if np.shape(sample_weight) != (n,):
         raise ValueError(
-            f"sample_weight must have shape ({n},), one weight a row, got {sample_weight.shape}."
+            f"sample_weight must have shape ({n},), one weight a row, got "
+            f"{np.shape(sample_weight)}."
         )
     if (sample_weight < 0).any():
         worst = int(np.argmin(sample_weight))
@@ -691,8 +694,7 @@ def check_sample_weight(sample_weight, n):
         return np.ones(n)
     check_in_memory("sample_weight", sample_weight)
     sample_weight = weights_of_rows(sample_weight, n)
-    if not sample_weight.any():
-        raise ValueError(f"sample_weight is zero for all {n} rows: none counts.")
+    check_some_count(sample_weight.any(), n)
     with np.errstate(over="ignore"):
         total = sample_weight.sum()
     # squares of sums of weights are taken
@@ -702,6 +704,12 @@ def check_sample_weight(sample_weight, n):
             "divide the weights by it."
         )
     return sample_weight
+
+
+def check_some_count(count, n):
+    """ValueError unless some of n rows have a positive weight."""
+    if not count:
+        raise ValueError(f"sample_weight is zero for all {n} rows: none counts.")
 
 
 def counted_rows(X, sample_weight):
@@ -865,7 +873,10 @@ def is_blocks(X, *others):
     """Whether rows are to be read in blocks: dask data, files, `Blocks`, and arrays that exceed
     half of the memory."""
     check_tables(X, *others)
-    return isinstance(X, RowBlocks) or is_dask(X, *others) or is_files(X) or exceeds_memory(X)
+    if is_files(X):
+        return True
+    check_no_names(*others)
+    return isinstance(X, RowBlocks) or is_dask(X, *others) or exceeds_memory(X)
 
 
 def check_in_memory(name, *data):

@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from handful.blocks import Blocks, as_blocks
+from handful.blocks import Blocks, as_blocks, known_length
 from handful.checks import (
     Accepts,
     as_generator,
@@ -29,7 +29,7 @@ from handful.parts import class_totals
 from handful.plans import ChooseAgain, Plan
 from handful.running import one_blas_thread, physical_memory, warn
 from handful.scales import warn_of_scales
-from handful.tables import exceeds_memory, is_dask, is_files, n_rows_of, take_rows
+from handful.tables import exceeds_memory, is_dask, is_files, take_rows
 from handful.types import Seed, Table
 
 
@@ -191,6 +191,12 @@ class Selector(Options):
         check_size(self.size, len(present), n, repeats=self._repeats)
         try:
             self._choose(*(take_rows(a, present) for a in (X, y, sample_weight)), options)
+        except ValueError as error:
+            if " row " not in str(error):
+                raise
+            raise ValueError(
+                f"{error} (Rows are counted without the {n - len(present)} of weight zero.)"
+            ) from error
         finally:
             # also what was found until Ctrl-C
             if hasattr(self, "indices_"):
@@ -332,8 +338,9 @@ class Selector(Options):
         """``self.coreset_.take(X, *arrays)``; ValueError for another number of rows than `fit` saw,
         if it is known."""
         coreset = self.coreset_
-        for a in [] if is_blocks(X, *arrays) else [a for a in (X, *arrays) if a is not None]:
-            n = n_rows_of(a)
+        # Beside files further arguments name files, or columns.
+        for a in (X,) if is_files(X) else (X, *arrays):
+            n = None if a is None else known_length(a)
             if n is not None:
                 self._check_n_samples(n)
         return coreset.take(X, *arrays)

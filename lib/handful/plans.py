@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import clone
 
 from handful.blocks import Blocks, uniform_rows
-from handful.checks import MAX_SEED, check_size
+from handful.checks import MAX_SEED, check_size, check_some_count
 from handful.parts import choose, class_totals, of_one_class, reduced, united
 from handful.rows import joined
 from handful.running import warn
@@ -64,8 +64,7 @@ class DrawShares(Plan):
         seed = int(rng.integers(MAX_SEED))
         n_present, mass, totals = zip(*blocks.map(census))
         mass = np.array(mass)
-        if not mass.any():
-            raise ValueError("sample_weight is zero for all rows: none counts.")
+        check_some_count(mass.any(), blocks.n)
         check_size(selector.size, sum(n_present), blocks.n, repeats=selector._repeats)
         most = np.inf if selector._repeats else np.array(n_present)
         due = inclusion_probabilities(mass, selector.size, most)
@@ -99,6 +98,7 @@ class ChooseAgain(Plan):
         seed = int(rng.integers(MAX_SEED))
         chooser = clone(selector).set_params(**self.in_a_block)
         n_present, totals, chosen = zip(*blocks.map(_chosen_of_block, chooser, seed))
+        check_some_count(any(n_present), blocks.n)
         check_size(selector.size, sum(n_present), blocks.n, repeats=selector._repeats)
         union = joined([block for block in chosen if len(block)])
         # Where optimised weights are zero there may be fewer than wanted.
@@ -126,7 +126,9 @@ class Compress(Plan):
 
     def select(self, selector, blocks, rng):
         """As `Plan.select`."""
-        union = uniform_rows(blocks, max(blocks.lengths), rng)
+        # What is not drawn is checked, too.
+        n_present = np.array(blocks.map(_n_checked, clone(selector)))
+        union = uniform_rows(blocks, max(blocks.lengths), rng, n_present)
         selector._fit_rows(union.X, union.y, union.weight)
         return union.ids[selector.indices_], selector.weights_
 
@@ -160,6 +162,13 @@ def census(block):
         float(block.weight.sum()),
         class_totals(block.y, block.weight),
     )
+
+
+def _n_checked(block, selector):
+    block = block.of_positive_weight()
+    if len(block):
+        selector._check_part(block.X, block.y)
+    return len(block)
 
 
 def _share_of_block(block, selector, seed, own):

@@ -25,6 +25,7 @@ from handful.running import warn
 from handful.tables import (
     SUFFIXES,
     are_names,
+    check_no_names,
     is_dask,
     names_of,
     readable,
@@ -65,6 +66,7 @@ def check_no_rows(rows, what, pieces):
 def of_arrays(X, y, sample_weight, rows, columns):
     """Pieces of arrays in memory or mapped from a file."""
     check_no_columns(columns, X)
+    check_no_names(y, sample_weight)
     table, y, sample_weight = map(_sliceable, (X, y, sample_weight))
     check_consistent_length(table, y, sample_weight)
     cut = partial(_slices, table, y, sample_weight)
@@ -207,7 +209,8 @@ def _of_missing_values(tables, like):
         if isinstance(dtype, np.dtype)
     }
     found = {}
-    for metadata in (table.metadata for table in tables):
+    for table in tables:
+        metadata = table.metadata
         places = [
             j
             for j in range(metadata.num_columns)
@@ -215,9 +218,18 @@ def _of_missing_values(tables, like):
         ]
         for i in range(metadata.num_row_groups):
             for column in map(metadata.row_group(i).column, places):
-                if column.statistics is not None and column.statistics.null_count:
+                if _n_missing(table, i, column):
                     found[column.path_in_schema] = types[kinds[column.path_in_schema]]
     return found
+
+
+def _n_missing(table, i, column):
+    """How many entries of a column of row group i are missing; the column is read where its
+    statistics do not say."""
+    known = column.statistics
+    if known is not None and known.has_null_count:
+        return known.null_count
+    return table.read_row_group(i, columns=[column.path_in_schema]).column(0).null_count
 
 
 def _table(path):
@@ -330,6 +342,7 @@ def of_dask(X, y, sample_weight, rows, columns):
     import dask
 
     check_no_columns(columns, X)
+    check_no_names(y, sample_weight)
     check_no_rows(rows, "dask data", "partitions, see X.rechunk and X.repartition")
     if type(X).__module__.startswith("dask.bag"):
         if y is not None or sample_weight is not None:

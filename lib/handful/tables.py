@@ -289,7 +289,10 @@ def take_rows(array, indices):
         _check_places(indices, len(array))
         return type(array)([array[i] for i in indices])
     if not hasattr(array, "shape") and not hasattr(array, "take"):
+        given = type(array).__name__
         array = as_array(array)
+        if array.ndim == 0:
+            raise ValueError(f"rows are taken of arrays, frames and lists, got {given}.")
     # A column of arrow has no shape.
     _check_places(indices, n_rows_of(array))
     return _taken(array, indices)
@@ -384,6 +387,16 @@ def check_tables(*data):
                 f"the index of a frame of pandas is a column of this table, {', '.join(index)}, "
                 "and would count as a feature: give X.to_pandas(), or "
                 f"X.drop_columns({index!r})."
+            )
+
+
+def check_no_names(*sides):
+    """ValueError for the name of a column in place of labels or weights."""
+    for name in sides:
+        if isinstance(name, str):
+            raise ValueError(
+                "y and sample_weight name columns of .parquet files only, "
+                f"got {name!r}: give X[{name!r}], and X.drop(columns={name!r}) for X."
             )
 
 

@@ -22,6 +22,7 @@ from handful.proxies import RBF, Nystrom, TreeLeaves
 from imblearn.pipeline import make_pipeline as imblearn_pipeline
 from imblearn.under_sampling import RandomUnderSampler
 from scipy.sparse import csr_matrix
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
@@ -643,3 +644,21 @@ def test_the_first_steps_of_a_pipeline_see_no_rows_of_weight_zero():
     np.testing.assert_array_equal(few.indices_, expected.indices_)
     np.testing.assert_allclose(few.weights_, expected.weights_)
     assert few.n_samples_fit_ == 500
+
+
+@pytest.mark.parametrize("form", ["pandas", "polars"])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        KNeighborsClassifier(),
+        HistGradientBoostingClassifier(max_iter=5),
+        make_pipeline(StandardScaler(), KNeighborsClassifier()),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_whether_transformers_give_frames_changes_nothing(estimator, form, data):
+    expected = for_estimator(estimator).fit(*data)
+    with config_context(transform_output=form):
+        found = for_estimator(estimator).fit(*data)
+    np.testing.assert_array_equal(found.indices_, expected.indices_)
+    np.testing.assert_array_equal(found.weights_, expected.weights_)

@@ -721,3 +721,14 @@ def test_problems_of_other_targets_go_together_whatever_the_columns(other, turne
     near = BilevelCoreset(Joint(*parts), size=10, random_state=0).fit(X, y)
     far = BilevelCoreset(Joint(*parts), size=10, random_state=0).fit(X + offset, y)
     assert len(np.intersect1d(near.indices_, far.indices_)) >= 9
+
+
+def test_soft_targets_may_be_off_by_the_rounding_of_half_precision():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    soft = rng.dirichlet(np.ones(10), 300)
+    expected = BilevelCoreset(Logistic(), size=12, random_state=0).fit(X, soft)
+    found = BilevelCoreset(Logistic(), size=12, random_state=0).fit(X, soft.astype(np.float16))
+    assert len(found.indices_) == len(expected.indices_) == 12
+    with pytest.raises(ValueError, match="soft targets must add up to one"):
+        BilevelCoreset(Logistic(), size=12).fit(X, 1.01 * soft)

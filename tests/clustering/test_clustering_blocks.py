@@ -178,3 +178,18 @@ def test_a_file_that_does_not_fit_is_named(X, folder, change, names):
     np.save(folder / "rows4.npy", change(X[4000:5000]))
     with pytest.raises(ValueError, match=names):
         error(X, str(folder))
+
+
+def test_more_clusters_than_rows_that_count_are_refused_in_blocks(rng):
+    X = rng.normal(size=(400, 2))
+    X[5] = np.nan
+    weights = np.zeros(400)
+    weights[[10, 150, 333]] = 1
+    blocks = Blocks(X, None, weights, rows=100)
+    with pytest.raises(ValueError, match=r"n_clusters must be at most .* got 8 for 3"):
+        VCGMM(8, coreset_size=50, random_state=0).fit(blocks)
+    # a row that is absent may hold anything
+    found = VCGMM(3, coreset_size=50, random_state=0, compute_labels=False).fit(blocks)
+    assert sorted(found.cluster_centers_[:, 0]) == pytest.approx(sorted(X[[10, 150, 333], 0]))
+    with pytest.raises(ValueError, match="zero for all 400 rows"):
+        quantization_error(Blocks(X, None, np.zeros(400), rows=100), X[:2])

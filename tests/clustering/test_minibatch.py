@@ -167,3 +167,16 @@ def test_a_centre_of_float32_far_from_zero_is_the_mean_of_all_that_it_has_seen()
     assert model.cluster_centers_.dtype == np.float32
     mean = X.mean(dtype=np.float64)
     assert abs(model.cluster_centers_[0, 0] - mean) <= np.spacing(np.float32(1e4))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, bool, np.float16])
+def test_a_step_on_rows_of_any_type_is_that_on_their_values(dtype):
+    rng = np.random.default_rng(0)
+    X = rng.integers(2, size=(40, 3)).astype(dtype)
+    steps = []
+    for rows in (X, X.astype(np.float64)):
+        centers = np.arange(9.0).reshape(3, 3) / 9
+        norms = kmeans_step(rows, np.ones(40), centers, np.zeros(3))
+        steps.append((norms, centers))
+    np.testing.assert_array_equal(steps[0][0], steps[1][0])
+    np.testing.assert_array_equal(steps[0][1], steps[1][1])

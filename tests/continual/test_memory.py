@@ -382,3 +382,12 @@ def test_no_graph_is_remembered():
     X = torch.randn(20, 3, requires_grad=True)
     memory = ReplayBuffer(UniformCoreset(), size=5, random_state=0).add(2 * X, torch.arange(20))
     assert not memory.rows()[0].requires_grad
+
+
+def test_views_are_of_rows_of_any_layout_and_precision():
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    network = torch.nn.Linear(2, 3)
+    expected = network_views(network, torch.as_tensor(X, dtype=torch.float32)).embeddings
+    for rows in (X, torch.as_tensor(X), np.asfortranarray(X), X[::-1][::-1]):
+        np.testing.assert_array_equal(network_views(network, rows).embeddings, expected)
+    np.testing.assert_array_equal(network_views(network, X[::-1]).embeddings, expected[::-1])

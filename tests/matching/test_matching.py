@@ -1586,3 +1586,15 @@ def test_rows_that_are_not_those_of_the_fit_are_refused_where_these_are_asked_fo
             call(*given(*twice))
         with pytest.raises(ValueError, match=r"add up to 300, and .* of the fit to .*: give the X"):
             call(*given(X, y))
+
+
+def test_log_likelihoods_of_squares_are_of_the_normal_density_with_and_without_the_noise():
+    X, eta, rng = linear_data(n=200, d=2)
+    y = eta + rng.normal(size=200)
+    matched = MatchedCoreset(LeastSquares(), at="posterior", random_state=0).fit(X, y)
+    theta = rng.normal(size=(5, 3))
+    of_means = X @ theta[:, :2].T + theta[:, 2]
+    expected = norm.logpdf(y[:, None], of_means).T
+    np.testing.assert_allclose(matched.log_likelihood(theta, X, y), expected)
+    with_noise = np.column_stack([theta, np.zeros(5)])
+    np.testing.assert_allclose(matched.log_likelihood(with_noise, X, y), expected)

@@ -3,6 +3,7 @@ pixels."""
 
 import math
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -308,3 +309,14 @@ def test_a_kernel_of_ones_own_needs_only_the_matrix():
             return np.cos(X[:, :1] - Y[:, 0])
 
     assert Cosine().diag([[1.0], [2.0]]).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("head", ["flatten", "pool"])
+def test_cntk_takes_rows_that_lie_backwards_or_may_not_be_written_to(head, rng):
+    X = rng.normal(size=(6, 16))
+    kernel = CNTK((3,), shape=(1, 4, 4), head=head)
+    expected = kernel(X, X[:, ::-1].copy())
+    X.flags.writeable = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(kernel(X, X[:, ::-1]), expected)

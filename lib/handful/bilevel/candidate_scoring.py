@@ -4,6 +4,7 @@ held-out rows."""
 import math
 
 import numpy as np
+from scipy import sparse
 from sklearn.metrics import mean_squared_error, zero_one_loss
 
 from handful.checks import accepts_of
@@ -18,7 +19,9 @@ def select_in_proxy(selector, proxy, X, y, sample_weight, code=None):
     ``(indices, weights)``; `code` is the `code_hash` of both, where the choice is kept."""
     if proxy is not None:
         # which selection reads fastest
-        X = proxy.fit_transform(X, y).astype(np.float32)
+        found = proxy.fit_transform(X, y)
+        # With scikit-learn's option `transform_output` it may be a frame.
+        X = (found if sparse.issparse(found) else np.asarray(found)).astype(np.float32)
         # Whoever gave the rows does not scale a proxy's features, and hears nothing of them.
         selector._of_a_part = True
     # What looks at no labels gets none: a class that one draw of several misses is no news.

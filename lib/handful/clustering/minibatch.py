@@ -43,6 +43,8 @@ def kmeans_step(X, weights, centers, counts):
     array, shape (b,) : 2 ||x - c||, the norm of each point's gradient of the k-means loss before
         the step
     """
+    if X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float64)
     labels, sq_dist = nearest_centers(X, centers.astype(X.dtype, copy=False))
     offsets = X - centers[labels]
     steps, mass = cell_means(offsets, labels, weights, len(centers))

@@ -1,7 +1,7 @@
 """The k-means objective, exact."""
 
 from handful.blocks import as_blocks
-from handful.checks import check_rows, check_sample_weight, is_blocks
+from handful.checks import check_rows, check_sample_weight, check_some_count, is_blocks
 from handful.distances import nearest_centers
 
 
@@ -30,7 +30,13 @@ def quantization_error(X, centers, sample_weight=None):
         if the columns of `X` and `centers` do not agree, or for bad weights
     """
     if is_blocks(X, sample_weight):
-        return float(sum(as_blocks(X, None, sample_weight).map(_error_of_block, centers)))
+        blocks = as_blocks(X, None, sample_weight)
+        errors = []
+        for error in blocks.map(_error_of_block, centers):
+            if error is not None:
+                errors.append(error)
+        check_some_count(errors, blocks.n)
+        return float(sum(errors))
     X = check_rows(X)
     centers = check_rows(centers, "centers")
     if X.shape[1] != centers.shape[1]:
@@ -44,6 +50,7 @@ def quantization_error(X, centers, sample_weight=None):
 
 
 def _error_of_block(block, centers):
+    # None for a block of which no row counts.
     if not block.weight.any():
-        return 0.0
+        return None
     return quantization_error(block.X, centers, block.weight)

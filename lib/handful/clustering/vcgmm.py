@@ -211,10 +211,8 @@ class VCGMM(MixtureEstimator):
                 weights = check_sample_weight(sample_weight, n)
         self._check_coreset_size(source)
         present = slice(None) if weights is None else np.flatnonzero(weights)
-        if past is None:
-            self._check_counts(n if weights is None else len(present))
         rng = as_generator(self.random_state)
-        fitted, rows, u = self._rows_to_fit(source, weights, present, rng, go_on)
+        fitted, rows, u = self._rows_to_fit(source, weights, present, rng, go_on, past)
         self._shift = _median(rows)
         if past is not None:
             means = padded(past.means, self._shift)
@@ -231,13 +229,16 @@ class VCGMM(MixtureEstimator):
         self._count_empty(clusters, of_clusters, earlier)
         return self
 
-    def _rows_to_fit(self, source, weights, present, rng, go_on):
+    def _rows_to_fit(self, source, weights, present, rng, go_on, past):
         # All rows that count, or a coreset of them: their places, None for rows in blocks, the rows
         # and their weights. `source` is a checked matrix or `Blocks`.
+        check = self._check_counts if past is None else None
         if isinstance(source, RowBlocks):
-            drawn = lightweight_blocks(source, self.coreset_size, rng=rng)
+            drawn = lightweight_blocks(source, self.coreset_size, rng=rng, check=check)
             rows = self._validate(drawn.X, reset=not go_on)
             return None, dense(rows), drawn.weight
+        if check is not None:
+            check(source.shape[0] if weights is None else len(present))
         if self.coreset_size is None:
             u = np.ones(len(source)) if weights is None else weights[present]
             return present, source[present], u

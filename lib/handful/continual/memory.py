@@ -134,8 +134,9 @@ class ReplayBuffer(Options):
         Raises
         ------
         ValueError
-            for more tasks than rows in the memory, a `view` of another length, rows or labels of
-            another kind, shape or dtype than those held, and data that the selector refuses
+            for more tasks than rows in the memory, a `view` of another length, rows of another
+            kind, shape or dtype than those held, labels of another kind (words, numbers) or shape,
+            and data that the selector refuses
         TypeError
             if `selector` is no selector, `view` no array, or `X` sparse
         """

@@ -110,7 +110,11 @@ def network_views(model, X, y=None, *, head=None, batch_size=1000):
             )
         head = linear[-1]
     check_integer("batch_size", batch_size)
-    X = torch.as_tensor(X)
+    if not isinstance(X, torch.Tensor):
+        # torch takes no negative strides, and warns of arrays that may not be written to.
+        X = torch.as_tensor(np.require(X, requirements=["C", "W"]))
+    if X.is_floating_point():
+        X = X.to(head.weight.dtype)
     seen = []
     logits = []
     hook = head.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].detach()))

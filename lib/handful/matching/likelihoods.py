@@ -526,11 +526,12 @@ class LinearLikelihood(ProblemLikelihood):
         of_means = theta[:, :p]
         eta = self.linear.predictors(of_means, A)
         value = self.at(eta, y)
+        constant = 0.5 * np.log(2 * np.pi)
         if theta.shape[1] == p:
-            return value
+            # Of squares without the noise this has deviation one.
+            return value - constant if self.squares else value
         log_noise = theta[:, -1]
         precision = np.exp(-2 * log_noise)
-        constant = 0.5 * np.log(2 * np.pi)
         return value * precision - log_noise - constant
 
     def derivatives(self, theta, X, y):

@@ -224,7 +224,8 @@ class MatchedCoreset(Selector):
     form_ : with `remainder`, the `handful.matching.quadratic.QuadraticForm` that belongs to the
         rows, a function of parameters (K, p) that gives (K,); None without. `weights_` then add up
         to the share of n that the form leaves to them
-    parameters_ : shape (K, p), where the rows were matched
+    parameters_ : shape (K, p), where the rows were matched; None for `LeastSquares` whose sums of
+        squares are, at all parameters
     n_equations_ : sums that were matched
     classes_ : `Logistic`: labels, sorted
 

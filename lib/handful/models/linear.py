@@ -26,7 +26,7 @@ WEIGHTS_TOL = 1e-4
 MOMENT_ROWS = 10_000
 UNIQUE = "without a penalty the inner problem of a small coreset has no unique solution"
 # by which the sum of soft targets may miss one: float16 probabilities do, by rounding
-SOFT_TOLERANCE = 1e-4
+SOFT_TOLERANCE = 1e-3
 # Of words where targets are numbers.
 OF_CLASSES = "for classes there is the problem Logistic(...)"
 # Of a class that takes a problem: where its penalty is given.

@@ -65,7 +65,10 @@ def selves(X, image, device, **network):
 
 
 def _images(X, image, device):
-    return torch.as_tensor(X, device=device).reshape(len(X), *image)
+    # torch takes no negative strides, and warns of arrays that may not be written to.
+    rows = np.require(X, requirements=["C", "W"])
+    images = torch.as_tensor(rows, device=device)
+    return images.reshape(len(X), *image)
 
 
 def _most(image, device, network):

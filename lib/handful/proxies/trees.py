@@ -4,6 +4,7 @@ from dataclasses import KW_ONLY
 from typing import Any
 
 import numpy as np
+from sklearn import config_context
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -95,15 +96,20 @@ class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
             rows = rng.choice(len(X), MOST_ROWS, replace=False)
             X = X[rows]
             y = take_rows(y, rows)
-        self.forest_ = clone(forest).set_params(random_state=seeds[0]).fit(X, y)
-        self.encoder_ = OneHotEncoder(handle_unknown="ignore", dtype=np.float32).fit(
-            self._leaf_numbers(X)
-        )
+        forest = clone(forest).set_params(random_state=seeds[0])
+        # Leaves are encoded as a sparse matrix, whatever the option says for tables.
+        with config_context(transform_output="default"):
+            self.forest_ = forest.fit(X, y)
+        encoder = OneHotEncoder(handle_unknown="ignore", dtype=np.float32)
+        encoder.set_output(transform="default")
+        self.encoder_ = encoder.fit(self._leaf_numbers(X))
         leaves = self._leaves(X)
         rank = min(self.n_components, min(leaves.shape) - 1) or 1
         # the explained share of no variance, which nobody reads
         with np.errstate(invalid="ignore", divide="ignore"):
-            self.svd_ = TruncatedSVD(rank, random_state=seeds[1]).fit(leaves)
+            svd = TruncatedSVD(rank, random_state=seeds[1])
+            svd.set_output(transform="default")
+            self.svd_ = svd.fit(leaves)
         self._n_features_out = rank
         return self
 

@@ -16,6 +16,7 @@ from handful.checks import (
     check_integer,
     check_magnitude,
     check_sample_weight,
+    check_some_count,
 )
 from handful.coreset import SizedSelector
 from handful.distances import centred, draw_along, sq_distance, sq_distances_to
@@ -62,28 +63,32 @@ def _rows_of(block):
 
 
 def _moments(block):
-    # The weight of a block, its mean, and the weighted sum of squared distances to it.
-    X = _rows_of(block)
+    # How many rows of a block count, their weight, mean, and the weighted sum of squared distances
+    # to it.
+    block = block.of_positive_weight()
     u = block.weight
-    if u.any():
-        check_sample_weight(u, len(u))
+    if not len(u):
+        return 0, 0.0, np.zeros(block.X.shape[1]), 0.0
+    X = _rows_of(block)
+    check_sample_weight(u, len(u))
     total = u.sum()
-    mass = max(total, np.finfo(float).tiny)
     if sparse.issparse(X):
-        mean = X.T @ u / mass
-        return total, mean, u @ _sq_distances_to(X, mean)
+        mean = X.T @ u / total
+        scatter = u @ _sq_distances_to(X, mean)
+        return len(u), total, mean, scatter
     # amid the rows, so that squares do not cancel
     every = math.ceil(len(X) / N_PIVOT)
     pivot = X[::every].mean(axis=0, dtype=np.float64)
     sums, squares = _sums(X, u, pivot)
-    mean = pivot + sums / mass
-    scatter = squares - sums @ sums / mass
-    return total, mean, max(scatter, 0.0)
+    mean = pivot + sums / total
+    scatter = max(squares - sums @ sums / total, 0.0)
+    return len(u), total, mean, scatter
 
 
 def _draws_of_block(block, mean, rates, own):
     positions, rate = own
     by_weight, by_distance = rates
+    block = block.of_positive_weight()
     X = _rows_of(block)
     u = block.weight
     share = by_weight + by_distance * _sq_distances_to(X, mean)
@@ -99,7 +104,7 @@ def _draws_of_block(block, mean, rates, own):
     return replace(block.take(rows), weight=weight)
 
 
-def lightweight_blocks(blocks: Any, size: int, *, rng: Any) -> Any:
+def lightweight_blocks(blocks: Any, size: int, *, rng: Any, check: Any = None) -> Any:
     """`lightweight_coreset` of rows in blocks, in two passes: the rows drawn with their weights and
     places, Rows.
 
@@ -108,8 +113,18 @@ def lightweight_blocks(blocks: Any, size: int, *, rng: Any) -> Any:
     blocks : handful.rows.RowBlocks
     size : int, number of draws
     rng : numpy.random.Generator
+    check : function of the number of rows of positive weight, which may refuse it, or None
+
+    Raises
+    ------
+    ValueError
+        if no row counts
     """
-    mass, means, scatters = map(np.array, zip(*blocks.map(_moments)))
+    found = zip(*blocks.map(_moments))
+    n_present, mass, means, scatters = map(np.array, found)
+    check_some_count(n_present.any(), blocks.n)
+    if check is not None:
+        check(n_present.sum())
     total = mass.sum()
     mean = mass @ means / total
     sq_dist = ((means - mean) ** 2).sum(axis=1)
