@@ -568,7 +568,7 @@ def test_rows_of_weight_zero_are_not_counted_and_the_message_says_so():
 
 
 def test_one_number_for_all_weights_is_told_the_shape():
-    with pytest.raises(ValueError, match=r"shape \(30,\), one weight a row, got \(\)"):
+    with pytest.raises(ValueError, match=r"shape \(30,\), one weight a row, got 3\.0"):
         UniformCoreset(5).fit(X, sample_weight=3.0)
 
 

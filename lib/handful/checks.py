@@ -663,15 +663,14 @@ def checked_shape(X):
 def weights_of_rows(sample_weight, n, start=0):
     """The weights of `n` rows, from place `start` of the data on, as a float64 array; ValueError
     for another number of them, and for one that is negative or not finite."""
-    if np.ndim(sample_weight):
-        sample_weight = check_array(
-            sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
-        )
-    if np.shape(sample_weight) != (n,):
-        raise ValueError(
-            f"sample_weight must have shape ({n},), one weight a row, got "
-            f"{np.shape(sample_weight)}."
-        )
+    wanted = f"sample_weight must have shape ({n},), one weight a row"
+    if isinstance(sample_weight, Real):
+        raise ValueError(f"{wanted}, got {sample_weight}.")
+    sample_weight = check_array(
+        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
+    )
+    if sample_weight.shape != (n,):
+        raise ValueError(f"{wanted}, got {sample_weight.shape}.")
     if (sample_weight < 0).any():
         worst = int(np.argmin(sample_weight))
         raise ValueError(
