@@ -145,3 +145,10 @@ def _commands(parser):
         action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
     ]
     return action.choices
+
+
+@pytest.mark.parametrize("command", [["data"], ["data", "fetch", "a9a"]])
+def test_a_folder_of_data_that_is_not_there_is_one_sentence(command, monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("HANDFUL_DATA", str(tmp_path / "nowhere"))
+    assert cli.main(command) == 2
+    assert "nowhere', which is not a folder" in capsys.readouterr().err

@@ -655,3 +655,15 @@ def test_class_weights_that_selectors_do_not_know_are_warned_of():
     balanced = make_pipeline(StandardScaler(), LogisticRegression(class_weight="balanced"))
     with pytest.warns(UserWarning, match="selectors do not know logisticregression__class_weight"):
         compare(KCenter(), balanced, X, y, sizes=[30], seeds=1, controls=False, verbose=False)
+
+
+def test_what_is_measured_at_the_seconds_of_selectors_fails_where_they_all_do():
+    X = np.random.default_rng(0).normal(size=(400, 5))
+    y = (np.arange(400) < 6).astype(int)
+    selectors = {"no class": UniformCoreset()}
+    found = compare(selectors, LogisticRegression(), X, y, sizes=[20], seeds=4, verbose=False)
+    assert (found.frame.groupby("method")["seed"].nunique() == 4).all()
+    failed = found.summary().set_index("method")["failed"]
+    scored = found.frame.groupby("method")["score"].count()
+    assert 0 < failed["no class"] < 4
+    assert (failed == 4 - scored.reindex(failed.index)).all()

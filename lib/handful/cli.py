@@ -114,10 +114,15 @@ def _adders():
 
 
 def _data_list(args):
+    from handful.data.files import MissingDataError
     from handful.data.loaders import states
 
+    try:
+        found = states()
+    except MissingDataError as error:
+        raise Refused(str(error)) from error
     rows = [
-        (name, state["where"], state["shape"], state["licence"]) for name, state in states().items()
+        (name, state["where"], state["shape"], state["licence"]) for name, state in found.items()
     ]
     widths = [max(map(len, column)) for column in zip(*rows)][:3]
     for row in rows:

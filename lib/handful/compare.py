@@ -42,6 +42,15 @@ from handful.types import Table
 # Where no sizes are given, they are these shares of the training rows.
 SHARES = (0.01, 0.02, 0.05, 0.1)
 MOST_DRAWS = 1000
+# Of a method that was not measured.
+NOTHING = dict(
+    score=np.nan,
+    choose_seconds=np.nan,
+    train_seconds=np.nan,
+    n_rows=np.nan,
+    n_draws=1,
+    error="",
+)
 # Of arguments that one may look for: what takes their place.
 ELSEWHERE = {
     "X_test": "test=(X_test, y_test) are the held-out rows",
@@ -123,8 +132,8 @@ def compare(
     ------
     ValueError
         for sizes that are no integers or exceed the training rows, without `y`, for a selector
-        under a name of the methods beside it, and if one of `selectors` or training on all rows
-        fails for every seed and size
+        called "all rows", "best of draws" or "more uniform rows", and if one of `selectors` or
+        training on all rows fails for every seed and size
     TypeError
         for what is no selector, no estimator or not one score
     ImportError
@@ -314,6 +323,9 @@ def _measure(methods, bought, fit, X, y, sizes, seeds, test, test_size, classes,
                 for name, selector in methods.items():
                     yield measured(name, size, fit.measure, selector, size, seed, train, held_out)
                 times = [seconds[name, size] for name in bought if np.isfinite(seconds[name, size])]
+                if bought and not times:
+                    yield measured(BEST_DRAW, size, fit.without_seconds)
+                    yield measured(MORE_ROWS, size, fit.without_seconds)
                 if times:
                     yield measured(
                         BEST_DRAW, size, fit.best_draw, max(times), size, seed, train, held_out
@@ -427,15 +439,9 @@ class _Fit:
 
     def measure(self, selector, size, seed, train, held_out, weights=None):
         # Of a choice that fails nothing is known.
-        known = selector is None
-        outcome = dict(
-            score=np.nan,
-            choose_seconds=0.0 if known else np.nan,
-            train_seconds=np.nan,
-            n_rows=size if known else np.nan,
-            n_draws=1,
-            error="",
-        )
+        outcome = dict(NOTHING)
+        if selector is None:
+            outcome |= dict(choose_seconds=0.0, n_rows=size)
         try:
             if selector is not None:
                 start = time.perf_counter()
@@ -457,6 +463,10 @@ class _Fit:
         if np.isnan(outcome["score"]) and not outcome["error"]:
             outcome["error"] = "its score is NaN"
         return outcome
+
+    def without_seconds(self):
+        # Of what is measured at the seconds of selectors, where all of these failed.
+        return NOTHING | dict(error="all selectors failed: there are no seconds to spend")
 
     def best_draw(self, budget, size, seed, train, held_out):
         with threads_for(size):

@@ -75,6 +75,13 @@ def plan(profile, only=()):
     return [_plan(name, profile) for name in having if name in wanted]
 
 
+def items_of(profiles, only=()):
+    """The names of the figures that run at one of some profiles; arguments and ValueError as of
+    `plan`."""
+    planned = {one.name for profile in profiles for one in plan(profile, only)}
+    return [name for name in names() if name in planned]
+
+
 def _matches(name, pattern):
     return pattern in name or fnmatch(name, pattern) or fnmatch(name.split("/")[1], pattern)
 

@@ -10,7 +10,7 @@ from handful_papers.committed import COMMITTED, FIGURES, records
 from handful_papers.entries import figure_entry, papers
 from handful_papers.levels import GENERATED, OWN, PART
 from handful_papers.parameters import NOTEBOOKS
-from handful_papers.run import plan, stale
+from handful_papers.run import items_of, plan, stale
 from handful_papers.texts import claims_table, number_text, ours_text, paper_text, verdict_text
 from handful_papers.verification import doubts, sources, unverified
 
@@ -94,14 +94,14 @@ def item_rows(profiles=COMMITTED, figures=FIGURES):
     """
     found, refused = records(figures, profiles)
     rows = []
-    for run in plan(profiles[-1]):
-        runs = [(path, record) for path, record in found if record["item"] == run.name]
+    for name in items_of(profiles):
+        runs = [(path, record) for path, record in found if record["item"] == name]
         path, record = runs[0] if runs else (None, None)
-        items = figure_entry(run.name)["item"]
+        items = figure_entry(name)["item"]
         labels = ", ".join(filter(None, (i["label"] for i in items)))
         title = "; ".join(i["title"] for i in items)
         row = dict(
-            name=run.name,
+            name=name,
             title=f"{labels}: {title}" if labels else title,
             record=record,
             path=path,
@@ -112,7 +112,7 @@ def item_rows(profiles=COMMITTED, figures=FIGURES):
         row |= dict(stale="", unverified="", doubts=[], data="not run", verdicts="–", time="–")
         if record:
             row |= _claims_of(runs)
-            row["stale"] = stale(record, plan(record["profile"], [run.name])[0])
+            row["stale"] = stale(record, plan(record["profile"], [name])[0])
             row["unverified"] = "; ".join(_by_profile(runs, lambda *run: [unverified(*run)]))
             row["doubts"] = _by_profile(runs, lambda _, record: doubts(record))
             minutes = number_text(float(f"{record['seconds'] / 60:.2g}"))

@@ -573,6 +573,10 @@ def test_arrays_from_outside_and_shapes_are_told_by_their_names():
         with numpyro.plate("rows", len(y)):
             numpyro.sample("y", dist.Normal(X @ beta, 1.0), obs=y)
 
+    def outside_beside_a_module(y):
+        b = numpyro.sample("b", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(jnp.exp(X[:, 0] * b), 1.0), obs=y)
+
     def in_a_helper(y):
         numpyro.sample("y", dist.Normal(mean(numpyro.sample("b", dist.Normal(0, 1))), 1.0), obs=y)
 
@@ -588,6 +592,7 @@ def test_arrays_from_outside_and_shapes_are_told_by_their_names():
 
     said = [
         (outside, (y,), "the model reads X, of all 1500 rows, from outside of its arguments"),
+        (outside_beside_a_module, (y,), "the model reads X, of all 1500 rows, from outside"),
         (in_a_helper, (y,), r"the model reads an array of shape \(1500,\), of all 1500 rows"),
         (linear, (X, y[:-5]), r"X of shape \(1500, 3\), y of shape \(1495,\): .*to run by itself"),
         (linear, (X,), "X of shape .*missing 1 required positional argument: 'y'"),
@@ -650,3 +655,31 @@ def test_arrays_that_change_afterwards_change_no_log_likelihood():
     before = np.asarray(rows.log_likelihood(draws))
     given *= 2
     np.testing.assert_array_equal(rows.log_likelihood(draws), before)
+
+
+def test_an_argument_may_be_longer_than_the_data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    y = X.sum(1) + rng.normal(size=400)
+    grid = np.linspace(0, 1, 600)
+
+    def model(X, grid, y):
+        b = numpyro.sample("b", dist.Normal(0, jnp.ones(3)).to_event(1))
+        numpyro.factor("soft", -(grid @ grid) * b[0] ** 2 / 1000)
+        numpyro.sample("y", dist.Normal(X @ b, 1.0), obs=y)
+
+    rows = from_numpyro(model, X, grid, y)
+    assert rows.indices_.max() < 400
+    assert rows.weights_.sum() == pytest.approx(400)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_constraint_that_is_impossible_at_the_trial_does_not_hang_on_rows(sign):
+    def ordered(y):
+        a = numpyro.sample("a", dist.Normal(0, 1))
+        b = numpyro.sample("b", dist.Normal(0, 1))
+        numpyro.factor("order", jnp.log(sign * (b - a)))
+        numpyro.sample("y", dist.Normal(a + b, 1.0), obs=y)
+
+    y = np.random.default_rng(0).normal(size=800)
+    assert len(from_numpyro(ordered, y).indices_) < 800

@@ -117,3 +117,19 @@ def test_reasons_against_each_run_of_a_figure_are_told_under_its_profile(tmp_pat
     assert "1 of them are unverified." in told
     # Quick runs test the code, which may have been edited since.
     assert "unverified" not in site.terminal(("quick",))
+
+
+def test_the_order_of_the_profiles_asked_for_changes_nothing(capsys):
+    said = []
+    for order in (("gpu", "laptop"), ("laptop", "gpu")):
+        options = [word for profile in order for word in ("--profile", profile)]
+        assert cli.main(["report", *options]) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    names = {one.name for profile in ("laptop", "gpu") for one in plan(profile)}
+    assert f"{len(names)} of {len(names)} figures on record" in said[0]
+
+
+def test_figures_that_do_not_run_at_a_profile_are_told_so(capsys):
+    assert cli.main(["report", "--profile", "gpu", "--only", "fig06"]) == 2
+    assert "none of these figures runs at profile gpu" in capsys.readouterr().err

@@ -343,3 +343,12 @@ def test_losses_without_indices_are_those_of_the_batch_that_was_delivered(worker
             sampler.update(losses, *((indices, weights) if named else ()))
         found.append(sampler.mixture_weights)
     np.testing.assert_allclose(*found)
+
+
+@pytest.mark.parametrize("n", [60, 300])
+def test_data_of_another_length_than_the_sampler_are_refused(n):
+    sampler = MixtureSampler(group_components(np.repeat([0, 1], [90, 10])), batch_size=50)
+    data = Weighted(TensorDataset(torch.arange(float(n))))
+    loader = DataLoader(data, batch_sampler=AdaptiveBatchSampler(sampler))
+    with pytest.raises(ValueError, match=f"draws from 100 rows, and the data set .* has {n}"):
+        next(iter(loader))

@@ -149,12 +149,20 @@ class NumPyroModel(WrittenModel):
         shapes of the latent variables."""
         arrays = [array for array in self.arrays if array is not None]
         lengths = sorted({len(array) for array in arrays}, reverse=True)
+        refusals = []
         # one row is no choice
         for n in (length for length in lengths if length > 1):
             self.n = n
-            axes, shapes = self._sites_of_rows()
+            try:
+                axes, shapes = self._sites_of_rows()
+            except ValueError as error:
+                # An argument may be longer than the data.
+                refusals.append(error)
+                continue
             if axes:
                 return n, axes, shapes
+        if refusals:
+            raise refusals[0]
         raise ValueError(
             "no observed or factor site of the model has an entry for each row of an argument, of "
             "two rows or more. Give the data as arguments, arrays with a row for each observation, "
@@ -477,7 +485,8 @@ class NumPyroModel(WrittenModel):
             )
         for name, here in first.items():
             there = [other[name] for other in others]
-            if not np.allclose(here, there, rtol=SAME, atol=0):
+            # What is impossible here is so whatever the rows.
+            if not np.allclose(here, there, rtol=SAME, atol=0, equal_nan=True):
                 raise ValueError(_of_rows_together(name, observed[name]))
 
 
@@ -623,8 +632,9 @@ def _as_rows(name, leaf):
 
 
 def _has_length(value, n):
-    is_array = hasattr(value, "dtype") and np.ndim(value) > 0
-    return is_array and len(value) == n
+    # A module has a function of this name.
+    shape = getattr(value, "shape", None)
+    return isinstance(shape, tuple) and shape[:1] == (n,)
 
 
 def _shaped(name, leaf):

@@ -47,7 +47,8 @@ class AdaptiveBatchSampler(Stateful, TorchSampler):
         which trainers for several processes make batch samplers anew; where a DataLoader has it as
         `sampler`, or has no `Weighted` data
     ValueError
-        if `n_batches` is no positive integer
+        if `n_batches` is no positive integer; where the data set of the DataLoader has another
+        number of rows than the sampler
 
     Examples
     --------
@@ -119,6 +120,11 @@ class AdaptiveBatchSampler(Stateful, TorchSampler):
                 "an AdaptiveBatchSampler asks for items by (index, importance weight): give the "
                 "DataLoader "
                 f"Weighted(dataset), got {type(loader.dataset).__name__}."
+            )
+        if in_loader and len(loader.dataset) != self.sampler.n:
+            raise ValueError(
+                f"the sampler draws from {self.sampler.n} rows, and the data set of the DataLoader "
+                f"has {len(loader.dataset)}: make the sampler for all of these."
             )
         # A loader with a state of its own asks for ours when it draws, and keeps it until the batch
         # is delivered.
