@@ -657,6 +657,18 @@ def test_arrays_that_change_afterwards_change_no_log_likelihood():
     np.testing.assert_array_equal(rows.log_likelihood(draws), before)
 
 
+def test_masked_observations_are_told_to_leave():
+    y = np.random.default_rng(0).normal(size=800)
+
+    def masked(mask, y):
+        a = numpyro.sample("a", dist.Normal(0, 1))
+        with numpyro.plate("rows", len(y)):
+            numpyro.sample("y", dist.Normal(a, 1.0), obs=y, obs_mask=mask)
+
+    with pytest.raises(ValueError, match=r"obs_mask makes a latent .* leave these rows out"):
+        from_numpyro(masked, y < 1, y)
+
+
 def test_an_argument_may_be_longer_than_the_data():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 3))

@@ -180,11 +180,7 @@ class NumPyroModel(WrittenModel):
             if name not in few or site.shape == few[name].shape:
                 continue
             if not site.is_observed:
-                raise ValueError(
-                    f"the latent variable {name!r} of shape {site.shape} grows with the rows. A "
-                    "latent variable for each row is not supported: integrate it out, or sample on "
-                    "all rows; if it is observed, give it obs=."
-                )
+                raise ValueError(_of_latent_rows(name, site.shape))
             axes[name] = _row_axis(name, site.shape, few[name].shape, self.n)
         return axes, shapes
 
@@ -629,6 +625,19 @@ def _as_rows(name, leaf):
             "an argument, and numpyro.handlers.mask(mask=seen) around the site."
         )
     return array
+
+
+def _of_latent_rows(name, shape):
+    """What is said of a latent variable that has an entry for each row."""
+    if name.endswith("_unobserved"):
+        return (
+            f"obs_mask makes a latent variable of each masked row, {name!r}: leave these rows out."
+        )
+    return (
+        f"the latent variable {name!r} of shape {shape} grows with the rows. A latent variable for "
+        "each row is not supported: integrate it out, or sample on all rows; if it is observed, "
+        "give it obs=."
+    )
 
 
 def _has_length(value, n):
