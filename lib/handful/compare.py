@@ -51,6 +51,8 @@ NOTHING = dict(
     n_draws=1,
     error="",
 )
+# Of what is measured at the seconds of selectors, where all of these failed.
+UNSPENT = NOTHING | dict(error="all selectors failed: there are no seconds to spend")
 # Of arguments that one may look for: what takes their place.
 ELSEWHERE = {
     "X_test": "test=(X_test, y_test) are the held-out rows",
@@ -323,12 +325,10 @@ def _measure(methods, bought, fit, X, y, sizes, seeds, test, test_size, classes,
                 for name, selector in methods.items():
                     yield measured(name, size, fit.measure, selector, size, seed, train, held_out)
                 times = [seconds[name, size] for name in bought if np.isfinite(seconds[name, size])]
-                if bought and not times:
-                    yield measured(BEST_DRAW, size, fit.without_seconds)
-                    yield measured(MORE_ROWS, size, fit.without_seconds)
-                if times:
+                budget = max(times, default=None)
+                if bought:
                     yield measured(
-                        BEST_DRAW, size, fit.best_draw, max(times), size, seed, train, held_out
+                        BEST_DRAW, size, fit.best_draw, budget, size, seed, train, held_out
                     )
                     few = seconds[UNIFORM, size]
                     # where the draw of this seed could not be trained on, no time is known of it
@@ -337,7 +337,7 @@ def _measure(methods, bought, fit, X, y, sizes, seeds, test, test_size, classes,
                         MORE_ROWS,
                         size,
                         fit.more_rows,
-                        max(times),
+                        budget,
                         ends,
                         size,
                         seed,
@@ -464,11 +464,9 @@ class _Fit:
             outcome["error"] = "its score is NaN"
         return outcome
 
-    def without_seconds(self):
-        # Of what is measured at the seconds of selectors, where all of these failed.
-        return NOTHING | dict(error="all selectors failed: there are no seconds to spend")
-
     def best_draw(self, budget, size, seed, train, held_out):
+        if budget is None:
+            return UNSPENT
         with threads_for(size):
             rows, weights, found = self._best_draw(budget, size, seed, train)
         outcome = self.measure(
@@ -506,6 +504,8 @@ class _Fit:
         return rows, weights, dict(choose_seconds=seconds, n_draws=n_draws)
 
     def more_rows(self, budget, ends, size, seed, train, held_out):
+        if budget is None:
+            return UNSPENT
         n = len(train[1])
         (few, all_rows) = ends
         # All rows, unless they take longer: then fewer, as if the time rose with the rows.

@@ -146,7 +146,7 @@ def _list(args):
 
 
 def _report(args):
-    from handful_papers import committed, run, site
+    from handful_papers import site
 
     of_all = args.check or args.strict or args.judge
     if args.only and of_all:
@@ -154,16 +154,23 @@ def _report(args):
             "--only chooses rows of the table, and --check, --strict and --judge are of all "
             "records: give one or the other."
         )
-    asked = set(args.profile or committed.COMMITTED)
-    # The largest run of a figure comes first.
-    profiles = tuple(name for name in (*committed.COMMITTED, "quick") if name in asked)
+    profiles, chosen = _asked_for(args)
     lost = _judge_all_again(profiles) if args.judge else []
-    chosen = run.items_of(profiles, args.only)
-    if not chosen:
-        raise Refused(f"none of these figures runs at profile {' or '.join(profiles)}.")
     print(site.terminal(profiles, only=chosen))
     wrong = _wrong(profiles, args.strict) if args.check or args.strict else []
     return 1 if lost or wrong else 0
+
+
+def _asked_for(args):
+    """The profiles of a report, the largest first, and the names of its figures."""
+    from handful_papers import committed, run
+
+    asked = set(args.profile or committed.COMMITTED)
+    profiles = tuple(name for name in (*committed.COMMITTED, "quick") if name in asked)
+    chosen = run.items_of(profiles, args.only)
+    if not chosen:
+        raise Refused(f"none of these figures runs at profile {' or '.join(profiles)}.")
+    return profiles, chosen
 
 
 def _wrong(profiles, strict):

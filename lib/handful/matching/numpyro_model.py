@@ -630,9 +630,7 @@ def _as_rows(name, leaf):
 def _of_latent_rows(name, shape):
     """What is said of a latent variable that has an entry for each row."""
     if name.endswith("_unobserved"):
-        return (
-            f"obs_mask makes a latent variable of each masked row, {name!r}: leave these rows out."
-        )
+        return f"obs_mask makes {name!r} a latent variable of the masked rows: leave these out."
     return (
         f"the latent variable {name!r} of shape {shape} grows with the rows. A latent variable for "
         "each row is not supported: integrate it out, or sample on all rows; if it is observed, "
