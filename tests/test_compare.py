@@ -21,10 +21,13 @@ from handful import (
     compare,
 )
 from handful.comparison_table import Comparison
+from imblearn.pipeline import make_pipeline as imblearn_pipeline
+from imblearn.under_sampling import RandomUnderSampler
+from scipy import sparse
 from sklearn import config_context
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.compose import make_column_transformer
-from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.datasets import load_breast_cancer, load_diabetes, make_blobs
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -667,3 +670,159 @@ def test_what_is_measured_at_the_seconds_of_selectors_fails_where_they_all_do():
     scored = found.frame.groupby("method")["score"].count()
     assert 0 < failed["no class"] < 4
     assert (failed == 4 - scored.reindex(failed.index)).all()
+
+
+def test_an_estimator_that_writes_into_its_rows_spoils_no_other_fit():
+    shifted = np.asfortranarray(X + 5)
+    held_out = (shifted[400:].copy(), y[400:])
+    given = shifted[:400].copy(), held_out[0].copy()
+    scores = []
+    for copies in (True, False):
+        model = make_pipeline(StandardScaler(copy=copies), LogisticRegression())
+        data = dict(X=shifted[:400], y=y[:400], test=held_out, sizes=[40], seeds=3, verbose=False)
+        found = compare(UniformCoreset(), model, controls=False, **data).frame
+        scores.append(found["score"].to_numpy())
+        np.testing.assert_array_equal(shifted[:400], given[0])
+        np.testing.assert_array_equal(held_out[0], given[1])
+    np.testing.assert_array_equal(*scores)
+
+
+def test_probabilities_of_other_classes_than_those_held_out_are_no_score():
+    rows, labels = make_blobs([150, 150, 30, 30], random_state=1)
+    train = labels != 3
+    # three classes here and there, of which two are the same
+    test = rows[labels != 2], labels[labels != 2]
+    asked = dict(test=test, sizes=[100], seeds=2, controls=False, verbose=False)
+    data = UniformCoreset(), LogisticRegression(), rows[train], labels[train]
+    for scoring in ("neg_log_loss", "roc_auc_ovr"):
+        with pytest.raises(ValueError, match=r"classes that the model does not know: \[3\]"):
+            compare(*data, scoring=scoring, **asked)
+    found = compare(*data, scoring="accuracy", **asked).frame
+    assert (found["score"] > 0.8).all()
+
+
+class SlowStratified(StratifiedCoreset):
+    """Leaves time for many draws."""
+
+    def _select(self, *args, **options):
+        time.sleep(0.3)
+        return super()._select(*args, **options)
+
+
+def test_the_best_draw_knows_a_rare_class():
+    rows, labels = make_blobs([100, 100, 6], random_state=1, cluster_std=2)
+    found = compare(
+        SlowStratified(),
+        LogisticRegression(),
+        rows,
+        labels,
+        sizes=[40],
+        seeds=[1, 2],
+        scoring="neg_log_loss",
+        verbose=False,
+    ).frame
+    best = found[found["method"] == "best of draws"]
+    # At seed 1 a plain draw of the judges holds no row of the third class.
+    assert best["score"].notna().all()
+    assert (best["n_draws"] >= 1).all()
+
+
+class Unweighted(KNeighborsClassifier):
+    seen: ClassVar[list] = []
+
+    def fit(self, X, y):
+        self.seen.append(len(X))
+        return super().fit(X, y)
+
+
+class HalfOfThem(UniformCoreset):
+    """Gives every second row the weight 0, as optimised weights may be."""
+
+    def _select(self, *args, **options):
+        chosen, weights = super()._select(*args, **options)
+        return chosen, np.where(np.arange(len(chosen)) % 2, weights, 0.0)
+
+
+def test_rows_of_weight_zero_train_no_estimator_without_weights():
+    Unweighted.seen.clear()
+    asked = dict(sizes=[20], seeds=2, controls=False, verbose=False)
+    with pytest.warns(UserWarning, match="it trains on the chosen rows alone"):
+        found = compare(HalfOfThem(), Unweighted(), X, y, **asked).frame
+    trained = found.sort_values(["seed"], kind="stable")["n_rows"]
+    assert sorted(Unweighted.seen) == sorted(trained)
+    assert set(found.loc[found["method"] == "HalfOfThem", "n_rows"]) == {10}
+
+
+class OfTwo(UserWarning):
+    def __init__(self, one, two):
+        super().__init__(f"{one} and {two}")
+
+
+class Warns(LogisticRegression):
+    def fit(self, X, y, sample_weight=None):
+        warnings.warn(OfTwo("red", "blue"), stacklevel=2)
+        return super().fit(X, y, sample_weight)
+
+
+def test_a_warning_that_is_not_made_of_a_text_is_shown():
+    with pytest.warns(UserWarning, match="red and blue"):
+        found = compare(UniformCoreset(), Warns(), X, y, sizes=[50], seeds=1, verbose=False)
+    assert found.frame["score"].notna().all()
+
+
+def test_more_classes_than_held_out_rows_are_split_as_they_come():
+    labels = np.repeat(np.arange(300), 2)[: len(X)]
+    rows = np.column_stack([labels, X[: len(labels), 0]])
+    found = compare(
+        UniformCoreset(),
+        KNeighborsClassifier(1),
+        rows,
+        labels,
+        sizes=[50],
+        seeds=1,
+        controls=False,
+        verbose=False,
+    )
+    # A stratified draw of 50 rows has no room for 300 classes.
+    assert found.frame["score"].notna().tolist() == [True, True, False, True]
+
+
+@pytest.mark.parametrize("score", [{"a": 1.0}, np.zeros(2)])
+def test_a_score_of_several_numbers_is_told(score):
+    with pytest.raises(TypeError, match="scoring must give one number"):
+        compare(
+            UniformCoreset(),
+            MODEL,
+            X,
+            y,
+            sizes=[50],
+            scoring=lambda model, X, y: score,
+            seeds=1,
+            verbose=False,
+        )
+
+
+def test_sparse_labels_are_told():
+    with pytest.raises(TypeError, match="y must be dense, got a sparse matrix of shape"):
+        compare(UniformCoreset(), MODEL, X, sparse.eye_array(len(X)), verbose=False)
+
+
+def test_steps_that_draw_rows_anew_are_told():
+    steps = imblearn_pipeline(RandomUnderSampler(), LogisticRegression())
+    with pytest.raises(ValueError, match="RandomUnderSampler of the Pipeline makes other rows"):
+        compare(UniformCoreset(), steps, X, y, sizes=[50], seeds=1, verbose=False)
+
+
+class Unsized(BaseEstimator):
+    """Chooses the first ten rows."""
+
+    def fit(self, X, y=None, sample_weight=None):
+        return self
+
+    def take(self, *data):
+        return *(one[:10] for one in data), np.full(10, len(data[0]) / 10)
+
+
+def test_a_selector_without_a_size_is_told():
+    with pytest.warns(UserWarning, match="Unsized has no option size"):
+        compare(Unsized(), MODEL, X, y, sizes=[50, 60], seeds=1, controls=False, verbose=False)

@@ -22,7 +22,7 @@ from imblearn.under_sampling import RandomUnderSampler
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.compose import make_column_transformer
-from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.linear_model import BayesianRidge, LogisticRegression, SGDClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from test_coreset import spam
@@ -256,3 +256,145 @@ def test_a_selector_that_finds_its_size_chooses_of_every_part(rng):
     for part in (slice(0, 1500), slice(1500, 3000)):
         model.partial_fit(X[part], y[part], classes=[0, 1])
     assert model.score(X, y) > 0.6
+
+
+def test_a_pipeline_that_makes_other_rows_is_refused():
+    steps = make_pipeline(RandomUnderSampler(random_state=0), LogisticRegression())
+    message = "RandomUnderSampler of the Pipeline makes other rows.* it belongs in front"
+    with pytest.raises(ValueError, match=message):
+        CoresetEstimator(UniformCoreset(30), steps).fit(X, y)
+    outside = make_pipeline(
+        RandomUnderSampler(random_state=0),
+        CoresetEstimator(UniformCoreset(30, random_state=0), LogisticRegression()),
+    )
+    assert outside.fit(X, y).score(X, y) > 0.5
+
+
+@pytest.mark.parametrize("estimator", [None, LogisticRegression])
+def test_what_has_no_fit_is_told(estimator):
+    with pytest.raises(TypeError, match="estimator must have fit \\(an instance"):
+        CoresetEstimator(UniformCoreset(30), estimator).fit(X, y)
+
+
+class Names(ClassifierMixin, BaseEstimator):
+    """Keeps no names of columns, and fit gives nothing."""
+
+    def fit(self, X, y, sample_weight=None):
+        self.model_ = LogisticRegression().fit(np.asarray(X), y, sample_weight)
+        self.classes_ = self.model_.classes_
+
+    def predict(self, X):
+        return self.model_.predict(np.asarray(X))
+
+
+def test_columns_in_another_order_are_refused_whatever_the_estimator_keeps():
+    frame = pd.DataFrame(X).rename(columns=str)
+    model = CoresetEstimator(UniformCoreset(50, random_state=0), Names()).fit(frame, y)
+    assert isinstance(model.estimator_, Names)
+    assert model.score(frame, y) > 0.5
+    turned = frame[frame.columns[::-1]]
+    for ask in (model.predict, lambda rows: model.score(rows, y)):
+        with pytest.raises(ValueError, match="feature names should match"):
+            ask(turned)
+    # without names it is as scikit-learn has it
+    np.testing.assert_array_equal(model.predict(X), model.predict(frame))
+
+
+@pytest.mark.parametrize("in_blocks", [False, True])
+def test_routed_metadata_of_rows_are_cut_in_blocks_and_as_a_list_of_arrays(in_blocks):
+    data = (Blocks(X, y, rows=150),) if in_blocks else (X, y)
+    with config_context(enable_metadata_routing=True):
+        inner = Groups().set_fit_request(groups=True, note=True)
+        model = CoresetEstimator(UniformCoreset(7, random_state=0), inner)
+        # as many as there are blocks
+        model.fit(*data, groups=list(X), note=[1, 2, 3])
+    rows, groups, note = model.estimator_.got_
+    np.testing.assert_array_equal(np.asarray(groups), rows)
+    assert note == [1, 2, 3]
+
+
+def test_class_weights_are_warned_of_by_the_first_part():
+    model = CoresetEstimator(KCenter(20), SGDClassifier(class_weight={"ham": 1, "spam": 9}))
+    with pytest.warns(UserWarning, match="class_weight"):
+        model.partial_fit(X, y, classes=np.unique(y))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.partial_fit(X, y)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_a_gap_in_a_frame_of_numbers_is_refused_whether_drawn_or_not(library):
+    pytest.importorskip(library)
+    gaps = X.copy()
+    gaps[5] = np.nan
+    names = [f"c{j}" for j in range(X.shape[1])]
+    made = {
+        "pandas": lambda: pd.DataFrame(gaps, columns=names),
+        "polars": lambda: pytest.importorskip("polars").DataFrame(gaps, schema=names),
+        "pyarrow": lambda: pytest.importorskip("pyarrow").table(list(gaps.T), names=names),
+    }
+    for seed in range(5):
+        model = CoresetEstimator(UniformCoreset(10, random_state=seed), LogisticRegression())
+        with pytest.raises(ValueError, match="NaN"):
+            model.fit(made[library](), y)
+
+
+def test_rows_of_weight_zero_may_be_anything():
+    weights = np.ones(len(X))
+    weights[5] = 0
+    gaps = X.copy()
+    gaps[5] = np.nan
+    labels = np.where(y == "spam", 1.0, 0.0)
+    labels[5] = np.nan
+    model = CoresetEstimator(UniformCoreset(50, random_state=0), LogisticRegression())
+    model.fit(gaps, labels, sample_weight=weights)
+    kept = np.delete(np.arange(len(X)), 5)
+    np.testing.assert_array_equal(
+        model.selector_.indices_,
+        UniformCoreset(50, random_state=0).fit(X, labels, sample_weight=weights).indices_,
+    )
+    assert model.score(X[kept], labels[kept]) > 0.5
+
+
+def test_a_random_state_of_the_selector_is_its_own():
+    selector = UniformCoreset(10, random_state=np.random.RandomState(0))
+    model = CoresetEstimator(selector, LogisticRegression()).fit(X, y)
+    alone = UniformCoreset(10, random_state=np.random.RandomState(0)).fit(X, y)
+    np.testing.assert_array_equal(model.selector_.indices_, alone.indices_)
+
+
+def test_what_a_method_of_the_estimator_takes_goes_to_it():
+    model = CoresetEstimator(UniformCoreset(50, random_state=0), BayesianRidge())
+    model.fit(X, X[:, 0])
+    mean, deviation = model.predict(X, return_std=True)
+    np.testing.assert_array_equal(mean, model.predict(X))
+    assert (deviation > 0).all()
+
+
+def test_a_memory_cannot_tell_dask_data_apart(tmp_path):
+    array = pytest.importorskip("dask.array").from_array(X, chunks=(200, X.shape[1]))
+    model = CoresetEstimator(KCenter(10), LogisticRegression(), memory=tmp_path)
+    with pytest.raises(ValueError, match="memory must be None for dask data"):
+        model.fit(array, y)
+
+
+class Unsized(BaseEstimator):
+    """Chooses the first ten rows."""
+
+    def fit(self, X, y=None, sample_weight=None):
+        self.indices_ = np.arange(10)
+        self.weights_ = np.full(10, len(X) / 10)
+        return self
+
+    def take(self, *data):
+        return *(one[:10] for one in data), self.weights_
+
+
+def test_a_selector_without_a_size_chooses_of_each_part():
+    model = CoresetEstimator(Unsized(), SGDClassifier(random_state=0))
+    for _ in range(2):
+        model.partial_fit(X, y, classes=np.unique(y))
+    alone = SGDClassifier(random_state=0)
+    for _ in range(2):
+        alone.partial_fit(X[:10], y[:10], np.unique(y), np.full(10, len(X) / 10))
+    np.testing.assert_allclose(model.coef_, alone.coef_, rtol=1e-12)

@@ -1,6 +1,7 @@
 """`compare`: whether to choose rows at all, and which selector, measured on one's own data and
 estimator."""
 
+import math
 import time
 import warnings
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.metrics import check_scoring
 from sklearn.utils.validation import check_consistent_length
@@ -23,10 +25,11 @@ from handful.checks import (
     words_named,
 )
 from handful.comparison_table import ALL_ROWS, BEST_DRAW, MORE_ROWS, STRATIFIED, UNIFORM, Comparison
+from handful.estimator import check_no_resampling
 from handful.options import explaining
 from handful.parts import check_selector, chosen_rows, warn_of_class_weight
 from handful.running import Bar, threads_for, warn
-from handful.tables import readable, take_rows
+from handful.tables import as_array, readable, take_rows
 from handful.trainers import (
     WeightedFit,
     check_scored_labels,
@@ -53,6 +56,8 @@ NOTHING = dict(
 )
 # Of what is measured at the seconds of selectors, where all of these failed.
 UNSPENT = NOTHING | dict(error="all selectors failed: there are no seconds to spend")
+# How an error says that a class is held out that was not trained on.
+UNKNOWN_CLASS = "the held-out rows hold classes that the model does not know"
 # Of arguments that one may look for: what takes their place.
 ELSEWHERE = {
     "X_test": "test=(X_test, y_test) are the held-out rows",
@@ -188,7 +193,7 @@ def compare(
     warn_of_class_weight(estimator, "selectors do", named.values())
     seeds = _listed_seeds(seeds)
     sizes = None if sizes is None else _listed("sizes", sizes)
-    fit = _Fit(estimator, trainer, score)
+    fit = _Fit(estimator, trainer, score, classes)
     bought = named if controls else {}
     rows: list = []
     caught: dict = {}
@@ -212,7 +217,17 @@ def compare(
     finally:
         for warning, fits in caught.values():
             whose = f"{len(fits)} of {len(rows)} fits, of {', '.join(dict.fromkeys(fits.values()))}"
-            warn(f"in {whose}: {warning.message}", warning.category)
+            warn(f"in {whose}: {warning.message}", _made_of_words(warning.category))
+
+
+def _made_of_words(category):
+    # The nearest class of warnings that is made of a text alone.
+    for kind in category.__mro__:
+        try:
+            kind("")
+        except TypeError:
+            continue
+        return kind
 
 
 def _keep_warnings(caught, row, number):
@@ -249,6 +264,7 @@ def _check_trainer(estimator, scoring):
         raise TypeError(
             f"estimator must have fit (an instance, not the class), got estimator={estimator!r}."
         )
+    check_no_resampling(estimator, "resample the rows before, or leave it out.")
     if not (scoring is None or isinstance(scoring, str) or callable(scoring)):
         raise TypeError(
             f"scoring must be one score, a name or a callable, got {scoring!r}: compare by each in "
@@ -274,6 +290,8 @@ def _readable_data(X, y, test):
             f"test must be (X, y), the held-out rows and their labels, got {type(test).__name__}."
         )
     check_in_memory("compare", X, y, *held_out)
+    if sparse.issparse(y):
+        raise TypeError(f"y must be dense, got a sparse matrix of shape {y.shape}: y.toarray().")
     X, y = map(readable, (X, y))
     test = test and tuple(map(readable, test))
     for name, rows, labels in [("y", X, y), ("y of test", *(test or (X, y)))]:
@@ -360,7 +378,8 @@ def _comparison(rows, methods, scoring):
 
 def _cure(errors):
     # What scikit-learn does not say: what to give instead.
-    if "different number of classes" in " ".join(errors):
+    said = " ".join(errors)
+    if "different number of classes" in said or UNKNOWN_CLASS in said:
         return (
             " A class has too few rows to be trained on and held out: leave it out, or give test."
         )
@@ -383,6 +402,9 @@ def _named(selectors):
     for selector in selectors.values():
         check_selector(selector, "; the order is compare(selectors, estimator, X, y)")
     named = {str(name): selector for name, selector in selectors.items()}
+    for name, selector in named.items():
+        if "size" not in _options_of(selector):
+            warn(f"{name} has no option size: it chooses as many rows at each of the sizes.")
     taken = sorted({ALL_ROWS, BEST_DRAW, MORE_ROWS} & named.keys())
     if taken or len(named) < len(selectors):
         what = (
@@ -420,9 +442,12 @@ def _split(X, y, test, test_size, seed, classes):
     from sklearn.model_selection import train_test_split
 
     labels = np.asarray(y)
-    few = not classes or np.unique(labels, return_counts=True)[1].min() < 2
+    n = len(labels)
+    n_test = test_size if isinstance(test_size, Integral) else math.ceil(test_size * n)
+    totals = np.unique(labels, return_counts=True)[1] if classes else []
+    few = not classes or min(totals) < 2 or len(totals) > min(n_test, n - n_test)
     parts = train_test_split(
-        np.arange(len(labels)),
+        np.arange(n),
         test_size=test_size,
         random_state=seed,
         stratify=None if few else labels,
@@ -436,6 +461,8 @@ class _Fit:
     estimator: Any
     trainer: WeightedFit
     score: Any
+    # Whether y holds classes.
+    classes: bool
 
     def measure(self, selector, size, seed, train, held_out, weights=None):
         # Of a choice that fails nothing is known.
@@ -448,15 +475,21 @@ class _Fit:
                 fitted = _seeded(selector, seed, size=size).fit(*train)
                 *train, weights = chosen_rows(fitted, *train)
                 # Optimised weights may be 0.
-                n_rows = np.count_nonzero(weights)
-                outcome |= dict(choose_seconds=time.perf_counter() - start, n_rows=n_rows)
+                counted = np.flatnonzero(weights)
+                if self.trainer.keyword is None:
+                    train = [take_rows(one, counted) for one in train]
+                    weights = weights[counted]
+                outcome |= dict(choose_seconds=time.perf_counter() - start, n_rows=len(counted))
+            else:
+                train = _copied(train)
+            held_out = _copied(held_out)
             with threads_for(len(train[1])):
                 start = time.perf_counter()
                 model = self._trained(seed, train, weights)
                 outcome["train_seconds"] = time.perf_counter() - start
             held_out_named = words_named(held_out[0], "the held-out rows")
             with threads_for(len(held_out[1])), held_out_named:
-                outcome["score"] = float(self.score(model, *held_out))
+                outcome["score"] = self._scored(model, *held_out)
         except ValueError as error:
             # There may be one class only among the rows, for example.
             outcome["error"] = str(error)
@@ -479,24 +512,29 @@ class _Fit:
         start = time.perf_counter()
         rng = np.random.default_rng(seed)
         n = len(train[1])
+        n_judges = max(0, min(n // 3, n - size))
         order = rng.permutation(n)
-        rest = order[max(0, min(n // 3, n - size)) :]
-        judges = order[: max(0, min(n // 3, n - size))]
-        judge = [take_rows(one, judges) for one in train]
+        if self.classes:
+            order = _each_class_first(order, n_judges, train[1])
+        rest = order[n_judges:]
+        judges = order[:n_judges]
         best = -np.inf
         rows = rng.choice(rest, size, replace=False)
-        n_draws = 0
+        n_tried = n_draws = 0
         # With these weights a penalty weighs as much as on all rows.
         weights = np.full(size, n / size)
-        while n_draws < MOST_DRAWS and (n_draws == 0 or time.perf_counter() - start < budget):
+        while n_tried < MOST_DRAWS and (n_tried == 0 or time.perf_counter() - start < budget):
             drawn = rng.choice(rest, size, replace=False)
-            n_draws += 1
+            n_tried += 1
             try:
                 model = self._trained(seed, [take_rows(one, drawn) for one in train], weights)
-                found = self.score(model, *judge) if len(judges) else 0.0
+                # Taken anew for each model, which may write into them.
+                judge = [take_rows(one, judges) for one in train]
+                found = self._scored(model, *judge) if n_judges else 0.0
             except ValueError:
                 # This draw may have one class only, and the next two.
                 continue
+            n_draws += 1
             if found > best:
                 best = found
                 rows = drawn
@@ -518,6 +556,16 @@ class _Fit:
         few_rows = [take_rows(one, rows) for one in train]
         return self.measure(None, m, seed, few_rows, held_out, weights)
 
+    def _scored(self, model, X, y):
+        # scikit-learn pairs what a model says of classes with those of y by their places.
+        if self.classes and getattr(self.score, "_response_method", "predict") != "predict":
+            _check_known_classes(model, y)
+        score = self.score(model, X, y)
+        try:
+            return float(score)
+        except TypeError as error:
+            raise TypeError(f"scoring must give one number, got {score!r}.") from error
+
     def _trained(self, seed, train, weights):
         model = _seeded(self.estimator, seed)
         with training_named(self.estimator, train[0], "compare(selectors, {}, X, y)"):
@@ -525,9 +573,35 @@ class _Fit:
         return model
 
 
+def _copied(data):
+    # What is trained or scored may write into its rows, as a scaler does that has copy=False.
+    return [take_rows(one, np.arange(len(data[1]))) for one in data]
+
+
+def _each_class_first(order, n_first, y):
+    # Places in an order in which each class that has two rows has one among the first.
+    labels = np.ravel(as_array(y))[order]
+    _, first, totals = np.unique(labels, return_index=True, return_counts=True)
+    late = first[(first >= n_first) & (totals > 1)]
+    return np.concatenate([order[late], np.delete(order, late)])
+
+
+def _check_known_classes(model, y):
+    known = getattr(model, "classes_", None)
+    if not isinstance(known, np.ndarray) or known.ndim != 1:
+        return
+    unknown = sorted(set(np.ravel(as_array(y)).tolist()) - set(known.tolist()))
+    if unknown:
+        raise ValueError(f"{UNKNOWN_CLASS}: {unknown[:5]}.")
+
+
+def _options_of(part):
+    return part.get_params() if hasattr(part, "get_params") else {}
+
+
 def _seeded(part, seed, **more):
     part = clone(part, safe=False)
-    known = part.get_params() if hasattr(part, "get_params") else {}
+    known = _options_of(part)
     values = {"random_state": seed, **more}
     if known:
         part.set_params(**{k: v for k, v in values.items() if k in known})

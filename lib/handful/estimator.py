@@ -26,6 +26,7 @@ from handful.checks import (
     check_in_memory,
     check_labels,
     check_sample_weight,
+    counted_rows,
     is_blocks,
     training_named,
     validate_data,
@@ -42,7 +43,7 @@ from handful.parts import (
     warn_of_class_weight,
 )
 from handful.running import threads_for
-from handful.tables import as_array, readable, row_array, take_rows
+from handful.tables import as_array, is_dask, is_numeric, n_rows_of, readable, row_array, take_rows
 from handful.trainers import (
     input_tags_of,
     kind_of,
@@ -75,16 +76,35 @@ def _of_the_estimator(name, doc):
         check_is_fitted(self, "estimator_")
         if is_blocks(X):
             return rowwise(self, name, X, **params)
-        params = self._route(name, params)["estimator"][name]
-        return getattr(self.estimator_, name)(readable(X), **params)
+        return getattr(self.estimator_, name)(self._as_fitted(X), **self._asked(name, params))
 
     method.__name__ = name
     method.__doc__ = doc
     return available_if(_estimator_has(name))(method)
 
 
+def check_no_resampling(estimator, way_out):
+    """ValueError for a pipeline one of whose steps draws rows anew, as imbalanced-learn's do: the
+    weights of the rows would go to others."""
+    for _, step in getattr(estimator, "steps", [])[:-1]:
+        if hasattr(step, "fit_resample"):
+            raise ValueError(
+                f"{type(step).__name__} of the {type(estimator).__name__} makes other rows, for "
+                f"which there are no weights: {way_out}"
+            )
+
+
 def _check_takes_weights(estimator, method):
-    """ValueError, with a way out, unless the estimator's `fit` or `partial_fit` takes weights."""
+    """TypeError for what cannot be trained; ValueError, with a way out, unless the estimator's
+    `fit` or `partial_fit` takes weights."""
+    if isinstance(estimator, type) or not hasattr(estimator, method):
+        raise TypeError(
+            f"estimator must have {method} (an instance, not the class), got "
+            f"estimator={estimator!r}."
+        )
+    check_no_resampling(
+        estimator, "it belongs in front, in a Pipeline that ends with the CoresetEstimator."
+    )
     if weighted_fit(estimator, method).keyword is not None:
         return
     way_out = (
@@ -185,19 +205,24 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
             if `selector` is no selector (the selector comes first, then the estimator), or takes no
             `sample_weight`
         ValueError
-            if the estimator's `fit` takes no weights: they would be dropped
+            if the estimator's `fit` takes no weights, or is of a pipeline that makes other rows:
+            they would be dropped, or go to other rows; for dask data beside `memory`
         """
         self._check_parts("fit")
         routed = self._route("fit", params)
         selector, estimator, self._rng = self._fresh_parts()
-        warn_of_class_weight(estimator, "the selector does", [selector])
         # Labels of further parts are compared with these.
         self._labels = None
-        X, y = self._checked_rows(X, y)
+        X, y = self._checked_rows(X, y, sample_weight)
         memory = os.fspath(self.memory) if isinstance(self.memory, os.PathLike) else self.memory
         select = check_memory(memory).cache(_select)
         code = None if memory is None else code_hash(selector)
         files = None
+        if memory is not None and is_dask(X, y, sample_weight):
+            raise ValueError(
+                "memory must be None for dask data: whether they are what was kept cannot be told "
+                "without reading them."
+            )
         if memory is not None and is_blocks(X, y, sample_weight):
             files = as_blocks(X, y, sample_weight).versions
         with _encoders_named(estimator):
@@ -212,11 +237,12 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         else:
             validate_data(self, X, skip_check_array=True)
         X_small, y_small, weights = chosen_rows(self.selector_, X, y)
-        options = _chosen(routed["estimator"]["fit"], X, self.selector_.indices_)
+        n = getattr(self.selector_, "n_samples_fit_", None)
+        n = n_rows_of(X) if n is None else n
+        options = _chosen(routed["estimator"]["fit"], n, self.selector_.indices_)
         with threads_for(len(weights)), training_named(estimator, X_small, EXAMPLE):
-            self.estimator_ = weighted_fit(estimator).train(
-                estimator.fit, X_small, y_small, weights, **options
-            )
+            weighted_fit(estimator).train(estimator.fit, X_small, y_small, weights, **options)
+        self.estimator_ = estimator
         return self
 
     @available_if(_estimator_has("partial_fit"))
@@ -260,11 +286,11 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
             self.selector_, self.estimator_, self._rng = self._fresh_parts()
             self._labels = None
         validate_data(self, X, reset=first, skip_check_array=True)
-        X, y = self._checked_rows(X, y)
+        X, y = self._checked_rows(X, y, sample_weight)
         X = X if hasattr(X, "shape") else np.asarray(X)
         given = check_sample_weight(sample_weight, X.shape[0])
         indices = np.flatnonzero(given)
-        size = self.selector_.size
+        size = getattr(self.selector_, "size", None)
         self._labels = check_part(self.selector_, size, X, y, given, self._labels)
         _check_known(
             y, getattr(self.estimator_, "classes_", classes) if classes is None else classes
@@ -275,11 +301,13 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         else:
             is_chosen = size < len(indices)
         if is_chosen:
-            selector = clone(self.selector_).set_params(random_state=self._rng)
+            selector = clone(self.selector_)
+            if "random_state" in selector.get_params(deep=False):
+                selector.set_params(random_state=self._rng)
             indices, weights = choose(selector, X, y, sample_weight, self._rng)
         else:
             weights = given[indices]
-        options = _chosen(routed["estimator"]["partial_fit"], X, indices)
+        options = _chosen(routed["estimator"]["partial_fit"], X.shape[0], indices)
         if classes is not None:
             options["classes"] = classes
         rows = take_rows(X, indices), take_rows(y, indices)
@@ -331,8 +359,8 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         check_in_memory("score of CoresetEstimator", X, y)
         self._check_labels(y)
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-        params = self._route("score", params)["estimator"]["score"]
-        return self.estimator_.score(readable(X), readable(y), **weights, **params)
+        asked = self._asked("score", params)
+        return self.estimator_.score(self._as_fitted(X), readable(y), **weights, **asked)
 
     @available_if(_estimator_has("get_feature_names_out"))
     def get_feature_names_out(self, input_features: Any = None) -> Any:
@@ -348,13 +376,26 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
             part.set_output(transform=transform)
         return self
 
+    def _as_fitted(self, X):
+        # The estimator may have been fitted to what keeps no names of columns.
+        X = readable(X)
+        if hasattr(self, "feature_names_in_") and hasattr(X, "columns"):
+            validate_data(self, X, reset=False, skip_check_array=True)
+        return X
+
+    def _asked(self, method, params):
+        # What goes to a method of the fitted estimator: all, as from a Pipeline, or what is routed.
+        if not get_config()["enable_metadata_routing"]:
+            return params
+        return self._route(method, params)["estimator"][method]
+
     def _route(self, method, params):
         if params and not get_config()["enable_metadata_routing"]:
             raise ValueError(
                 f"{method} got {', '.join(params)}, which goes to the parts only with metadata "
                 "routing: "
-                "sklearn.set_config(enable_metadata_routing=True), and their set_fit_request or "
-                "its like."
+                "sklearn.set_config(enable_metadata_routing=True), and their "
+                f"set_{method}_request."
             )
         return process_routing(self, method, **params)
 
@@ -362,22 +403,25 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         check_selector(self.selector, "; the order is CoresetEstimator(selector, estimator)")
         _check_takes_weights(self.estimator, method)
 
-    def _checked_rows(self, X, y):
-        # As both parts read them. Where the selector takes anything, a row that the estimator would
-        # refuse must not depend on being drawn. Whether words are refused hangs on no row, so the
-        # estimator says it, of a frame's columns more than its tags.
+    def _checked_rows(self, X, y, sample_weight):
+        # As both parts read them; rows of weight zero may be anything. Where the selector takes
+        # anything, a row that the estimator would refuse must not depend on being drawn. Whether
+        # words are refused hangs on no row, so the estimator says it, of a frame's columns more
+        # than its tags.
         X = readable(X)
         y = readable(y)
-        self._check_labels(y)
+        counted = None if is_blocks(X, y, sample_weight) else counted_rows(X, sample_weight)
+        self._check_labels(y if counted is None else take_rows(y, counted))
         takes = input_tags_of(self.estimator)
-        kinds = {getattr(dtype, "kind", "O") for dtype in np.ravel(getattr(X, "dtypes", ()))}
-        words = takes.string or takes.categorical or bool(kinds - set("biuf"))
+        of_words = hasattr(X, "columns") and not is_numeric(X)
+        words = takes.string or takes.categorical or of_words
         of_rows = row_array(X) if isinstance(X, list | tuple) else X
         # Texts and images are as the estimator has them.
         table = len(getattr(of_rows, "shape", (0, 0))) == 2
         if table and not is_blocks(X) and not accepts_of(self.selector).values and not words:
             finite = "allow-nan" if takes.allow_nan else True
-            check_array(X, accept_sparse=True, ensure_all_finite=finite, estimator=self)
+            rows = X if counted is None else take_rows(X, counted)
+            check_array(rows, accept_sparse=True, ensure_all_finite=finite, estimator=self)
         return X, y
 
     def _check_labels(self, y):
@@ -394,8 +438,12 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
                 if "random_state" in part.get_params(deep=False):
                     part.set_params(random_state=seed)
                 seed_unset(part, seed)
+        elif isinstance(getattr(parts[0], "random_state", None), np.random.RandomState):
+            # It must not be asked for a number here before the selector draws.
+            rng = as_generator(deepcopy(parts[0].random_state))
         elif getattr(parts[0], "random_state", None) is not None:
             rng = as_generator(parts[0].random_state)
+        warn_of_class_weight(parts[1], "the selector does", parts[:1])
         return *parts, rng
 
     def get_metadata_routing(self) -> Any:
@@ -455,11 +503,8 @@ def _check_known(y, classes):
         )
 
 
-def _chosen(options, X, indices):
+def _chosen(options, n, indices):
     # What has an entry a row goes with its rows; validation data do not, however many they are.
-    if not options:
-        return {}
-    n = X.shape[0] if hasattr(X, "shape") else len(X if isinstance(X, Sized) else np.asarray(X))
     return {
         name: take_rows(value, indices)
         if name not in VALIDATION and _entries(value) == n
@@ -469,12 +514,10 @@ def _chosen(options, X, indices):
 
 
 def _entries(value):
-    # Rows of an array, a frame or a list; None for what has none, as the list of arrays that an
+    # Rows of an array, a frame or a list; None for what has none, as the list of pairs that an
     # `eval_set` is.
     if hasattr(value, "shape"):
         return value.shape[0] if value.shape else None
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sized):
         return None
-    return (
-        None if any(isinstance(v, tuple) or getattr(v, "shape", ()) for v in value) else len(value)
-    )
+    return None if any(isinstance(v, tuple) for v in value) else len(value)
