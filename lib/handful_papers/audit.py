@@ -53,13 +53,18 @@ def audit(share, only=(), figures=FIGURES, minutes=2.0, tell=print):
     dict : name -> list of sentences, what differs by more than 1e-6 relative; empty where all is as
         it was, or as the record's own code gives it on this machine
     """
-    found = {}
+    found: dict = {}
     for profile in COMMITTED:
         for run in plan(profile, only):
             path = Path(figures) / profile / f"{run.name}.json"
-            if path.is_file():
-                told, found[run.name] = _audited(path, run, share, minutes)
-                tell(f"{run.name}: {'; '.join(found[run.name]) or told}")
+            if not path.is_file():
+                continue
+            try:
+                told, sentences = _audited(path, run, share, minutes)
+            except ValueError as error:
+                told, sentences = "", [str(error)]
+            found.setdefault(run.name, []).extend(sentences)
+            tell(f"{run.name} at profile {profile}: {'; '.join(sentences) or told}")
     return found
 
 

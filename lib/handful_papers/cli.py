@@ -137,11 +137,13 @@ def _reproduce(args):
 def _list(args):
     from handful_papers import run, site
 
+    runs = run.plan(args.profile, args.only)
+    if not runs:
+        raise Refused(f"none of these figures runs at profile {args.profile}.")
     rows = {row["name"]: row for row in site.item_rows((args.profile,))[0]}
-    for one in run.plan(args.profile, args.only):
-        row = rows[one.name]
-        state = "to run" if row["record"] is None or row["stale"] else "on record"
-        print(f"{one.name:<36} {one.minutes:>6g} min  {state:<10} {row['title']}")
+    for one in runs:
+        state = "on record" if run.is_current(one) else "to run"
+        print(f"{one.name:<36} {one.minutes:>6g} min  {state:<10} {rows[one.name]['title']}")
     return 0
 
 

@@ -166,7 +166,7 @@ def reproduce(runs, *, figures=FIGURES, jobs=1, dask="", force=False, tell=print
     figures = Path(figures).resolve()
     outcomes = {}
     for run in runs:
-        if not force and _is_current(run, figures):
+        if not force and is_current(run, figures):
             outcomes[run.name] = "current"
     due = [run for run in runs if run.name not in outcomes]
     expected = {run.name: run.minutes for run in due}
@@ -219,7 +219,9 @@ def minutes_left(timed, expected, jobs):
     return slower * sum(expected) / jobs
 
 
-def _is_current(run, figures):
+def is_current(run, figures=FIGURES):
+    """Whether a run of `plan` is on record as today's code and parameters would make it, so that
+    `reproduce` leaves it out."""
     path = figures / run.profile / f"{run.name}.json"
     try:
         record = whole_record(path)

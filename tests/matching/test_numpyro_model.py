@@ -19,6 +19,7 @@ from numpyro import handlers
 from numpyro.infer import MCMC, NUTS, init_to_value
 from numpyro.infer.reparam import LocScaleReparam
 from numpyro.infer.util import potential_energy
+from scipy import sparse
 from scipy.special import expit
 
 N = 1500
@@ -590,6 +591,10 @@ def test_arrays_from_outside_and_shapes_are_told_by_their_names():
     def unknown(X, y):
         numpyro.sample("y", dist.Normal(X[:, 0], 1.0), obs=y)
 
+    def looked_up(X, table, g, y):
+        b = numpyro.sample("b", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(X[:, 0] * b * table[g[::-1]], 1.0), obs=y)
+
     said = [
         (outside, (y,), "the model reads X, of all 1500 rows, from outside of its arguments"),
         (outside_beside_a_module, (y,), "the model reads X, of all 1500 rows, from outside"),
@@ -600,6 +605,8 @@ def test_arrays_from_outside_and_shapes_are_told_by_their_names():
         (a_set, (X, np.arange(N) % 5, y), "reads values of its rows while it is built"),
         (unknown, (X, y), "no latent variable"),
         (linear, (X[:1], y[:1]), "of two rows or more"),
+        (linear, (X[:40], y[:40].tolist()), r"y is a list of 40 entries, .*: np.asarray\(y\)"),
+        (looked_up, (X, np.ones(N), np.arange(N), y), "A table that rows look things up in"),
     ]
     for model, args, words in said:
         with pytest.raises(ValueError, match=words):
@@ -607,6 +614,7 @@ def test_arrays_from_outside_and_shapes_are_told_by_their_names():
     for args, words in [
         ((linear, X, y.tolist()), r"a list of 1500 rows: give np.asarray\(y\)"),
         ((linear, X, y.astype(str)), "argument y must hold numbers, got an array of <U"),
+        ((linear, sparse.csr_array(X), y), r"got X sparse of shape .*: give X.toarray\(\)"),
         ((NUTS(linear), X, y), "model must be a function that calls numpyro.sample, got NUTS"),
     ]:
         with pytest.raises(TypeError, match=words):
@@ -695,3 +703,47 @@ def test_a_constraint_that_is_impossible_at_the_trial_does_not_hang_on_rows(sign
 
     y = np.random.default_rng(0).normal(size=800)
     assert len(from_numpyro(ordered, y).indices_) < 800
+
+
+def test_a_site_that_hangs_on_the_number_of_rows_is_refused():
+    rng, X, eta = regressors()
+    y = eta + rng.normal(size=N)
+
+    def blocks(X, y):
+        b = numpyro.sample("b", dist.Normal(0, 1).expand([3]).to_event(1))
+        numpyro.sample("y", dist.Normal(X @ b, 1.0), obs=y)
+        for k in range(len(y) // 500):
+            some = slice(500 * k, 500 * (k + 1))
+            numpyro.sample(f"total{k}", dist.Normal((X[some] @ b).sum(), 1), obs=y[some].sum())
+
+    def penalty(X, y):
+        b = numpyro.sample("b", dist.Normal(0, 1).expand([3]).to_event(1))
+        numpyro.sample("y", dist.Normal(X @ b, 1.0), obs=y)
+        if len(y) < 100:
+            numpyro.factor("few", -(b**2).sum())
+
+    def latents(X, y):
+        shifts = [numpyro.sample(f"a{k}", dist.Normal(0, 1)) for k in range(len(y) // 500)]
+        numpyro.sample("y", dist.Normal(X[:, 0] + sum(shifts), 1.0), obs=y)
+
+    for model, name in ((blocks, "total0"), (penalty, "few"), (latents, "a0")):
+        with pytest.raises(ValueError, match=f"the site '{name}' is there on .* not on both"):
+            from_numpyro(model, X, y)
+
+
+def test_draws_may_be_an_array_of_jax_and_an_argument_may_be_empty():
+    rng, X, eta = regressors()
+    y = eta + rng.normal(size=N)
+
+    def model(X, y, extra):
+        b = numpyro.sample("b", dist.Normal(0, 1).expand([3]).to_event(1))
+        numpyro.sample("y", dist.Normal(X @ b, 1.0), obs=y)
+
+    rows = from_numpyro(model, X, y, np.zeros(0), random_state=0)
+    theta = rows.coreset_.modes_[0] + 0.02 * rng.normal(size=(200, 3))
+    with in_64_bits():
+        np.testing.assert_array_equal(
+            rows.log_likelihood(jnp.asarray(theta)), rows.log_likelihood(theta)
+        )
+    with pytest.raises(ValueError, match="argument y holds NaN in 1 of 1500 rows"):
+        from_numpyro(model, X, np.where(np.arange(N) == 7, np.nan, y), np.zeros(0))

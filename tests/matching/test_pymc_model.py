@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 pm = pytest.importorskip("pymc")
+pt = pytest.importorskip("pytensor.tensor")
 
 from handful.matching import from_pymc
 from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.pilot import find_pilot
 from scipy.special import expit
+from scipy.stats import binom
 
 N = 1500
 
@@ -389,3 +391,40 @@ def test_rows_and_a_quadratic_form_are_the_model_of_all_rows():
     np.testing.assert_allclose(few, seen, rtol=1e-6)
     report = rows.check(chain(rows))
     assert report.variance < 0.1
+
+
+def test_a_prior_made_of_the_data_stays_that_of_all_rows():
+    rng, X, eta = regressors()
+    y = 3 + eta + rng.normal(size=N)
+    with pm.Model() as model:
+        outcome = pm.Data("outcome", y)
+        a = pm.Normal("a", outcome.mean(), 1)
+        beta = pm.Normal("beta", 0, 1, shape=3)
+        pm.Normal("y", a + pm.math.dot(X, beta), 1, observed=outcome)
+    rows = from_pymc(model, random_state=0)
+    theta = rows.coreset_.modes_[0] + 0.1 * rng.normal(size=(3, 4))
+    by_row = rows.log_likelihood(theta)
+    np.testing.assert_allclose(
+        by_row[:, rows.indices_] @ rows.weights_ + rows._written.prior(theta),
+        of_model(rows.model_, theta, model.continuous_value_vars),
+        rtol=1e-6,
+    )
+
+
+def test_numbers_of_trials_are_no_numbers_of_rows():
+    rng = np.random.default_rng(0)
+    # one of these is the number of rows, of a group that few rows are in
+    group = np.zeros(N, int)
+    group[3:9] = 1
+    trials = np.array([50, N])[group]
+    y = rng.binomial(trials, 0.3)
+    with pm.Model() as model:
+        table = pt.constant(np.array([50, N]))
+        p = pm.Beta("p", 1, 1)
+        pm.Binomial("y", n=table[group], p=p, observed=y)
+    rows = from_pymc(model, random_state=0)
+    theta = np.array([[-1.0], [0.3]])
+    p = expit(theta)
+    np.testing.assert_allclose(
+        rows.log_likelihood(theta), binom.logpmf(y, trials, p), rtol=1e-6, atol=1e-8
+    )

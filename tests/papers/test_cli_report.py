@@ -3,6 +3,7 @@
 import pytest
 from handful import cli
 from handful_papers import site, verification
+from handful_papers.audit import audit
 from handful_papers.committed import FIGURES
 from handful_papers.records import read_record
 from handful_papers.run import plan
@@ -133,3 +134,37 @@ def test_the_order_of_the_profiles_asked_for_changes_nothing(capsys):
 def test_figures_that_do_not_run_at_a_profile_are_told_so(capsys):
     assert cli.main(["report", "--profile", "gpu", "--only", "fig06"]) == 2
     assert "none of these figures runs at profile gpu" in capsys.readouterr().err
+
+
+def test_a_list_says_on_record_of_what_reproduce_would_leave_out(monkeypatch, capsys):
+    asked = ["list", "--profile", "laptop", "--only", "svm/*"]
+    states = []
+    for current in (True, False):
+        monkeypatch.setattr("handful_papers.run.is_current", lambda one, current=current: current)
+        assert cli.main(asked) == 0
+        states.append(capsys.readouterr().out)
+    n_runs = len(plan("laptop", ["svm/*"]))
+    assert states[0].count(" on record ") == states[1].count(" to run ") == n_runs
+    assert cli.main(["list", "--profile", "gpu", "--only", "fig06"]) == 2
+    assert "none of these figures runs at profile gpu" in capsys.readouterr().err
+
+
+def test_what_an_audit_finds_at_any_profile_is_told(tmp_path, monkeypatch, capsys):
+    for profile in ("gpu", "laptop"):
+        path = tmp_path / profile / "bico" / "fig08_networks.json"
+        path.parent.mkdir(parents=True)
+        path.touch()
+
+    def audited(path, run, share, minutes):
+        if run.profile == "laptop":
+            return "as on record", []
+        raise ValueError("it is damaged")
+
+    monkeypatch.setattr("handful_papers.audit._audited", audited)
+    told = []
+    found = audit(0.1, ["bico/fig08_networks"], tmp_path, tell=told.append)
+    assert found == {"bico/fig08_networks": ["it is damaged"]}
+    assert sorted(told) == [
+        "bico/fig08_networks at profile gpu: it is damaged",
+        "bico/fig08_networks at profile laptop: as on record",
+    ]

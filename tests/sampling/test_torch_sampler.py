@@ -282,6 +282,9 @@ def test_a_state_is_a_copy_and_that_of_another_sampler_is_refused():
         (UniformSampler(100, batch_size=10), "the state of a UniformSampler has the entries"),
         (MixtureSampler(GROUPS, batch_size=10), "has the entries"),
     ):
+        batches = AdaptiveBatchSampler(wrong, 5)
+        with pytest.raises(ValueError, match=message):
+            batches.load_state_dict({**batches.state_dict(), "sampler": state})
         kept = copy.deepcopy(wrong)
         with pytest.raises(ValueError, match=message):
             wrong.load_state_dict(state)
@@ -352,3 +355,74 @@ def test_data_of_another_length_than_the_sampler_are_refused(n):
     loader = DataLoader(data, batch_sampler=AdaptiveBatchSampler(sampler))
     with pytest.raises(ValueError, match=f"draws from 100 rows, and the data set .* has {n}"):
         next(iter(loader))
+
+
+def of_labels(labels):
+    return MixtureSampler(group_components(labels), batch_size=10, random_state=0)
+
+
+LABELS = np.repeat([0, 1, 2], [200, 60, 40])
+LOSSES = np.where(LABELS == 1, 5.0, 0.1)
+NUMBERED = Weighted(TensorDataset(torch.arange(len(LABELS))))
+
+
+def loader_of(sampler, workers):
+    batches = AdaptiveBatchSampler(sampler, 12)
+    return DataLoader(NUMBERED, batch_sampler=batches, num_workers=workers)
+
+
+def own_losses(indices):
+    return LOSSES[np.asarray(indices)]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_batch_drawn_by_hand_is_answered_beside_a_loader(workers):
+    found = []
+    for named in (True, False):
+        sampler = of_labels(LABELS)
+        own = np.random.default_rng(0)
+        for (numbers,), indices, weights in loader_of(sampler, workers):
+            np.testing.assert_array_equal(numbers, indices)
+            sampler.update(own_losses(indices), *((indices, weights) if named else ()))
+            if own.random() < 0.5:
+                drawn = sampler.sample()
+                sampler.update(own_losses(drawn[0]), *(drawn if named else ()))
+        # the loop ends early
+        iterator = iter(loader_of(sampler, workers))
+        next(iterator)
+        for _ in range(50):
+            drawn = sampler.sample()
+            sampler.update(own_losses(drawn[0]), *(drawn if named else ()))
+        found.append(sampler.mixture_weights)
+    np.testing.assert_allclose(*found)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_of_two_loaders_the_batch_that_was_delivered_last_is_answered(workers):
+    found = []
+    for named in (True, False):
+        sampler = of_labels(LABELS)
+        for several in zip(loader_of(sampler, workers), loader_of(sampler, workers)):
+            _, indices, weights = several[1]
+            sampler.update(own_losses(indices), *((indices, weights) if named else ()))
+        one = iter(loader_of(sampler, workers))
+        other = iter(loader_of(sampler, workers))
+        for iterator in (one, other, other, one, one, other):
+            _, indices, weights = next(iterator)
+            sampler.update(own_losses(indices), *((indices, weights) if named else ()))
+        found.append(sampler.mixture_weights)
+    np.testing.assert_allclose(*found)
+
+
+def test_the_last_batch_of_an_epoch_is_answered_after_the_next_has_begun():
+    found = []
+    for named in (True, False):
+        sampler = of_labels(LABELS)
+        loader = loader_of(sampler, 2)
+        *_, (_, indices, weights) = loader
+        # its workers draw ahead
+        following = iter(loader)
+        sampler.update(own_losses(indices), *((indices, weights) if named else ()))
+        found.append(sampler.mixture_weights)
+        del following
+    np.testing.assert_allclose(*found)

@@ -37,7 +37,7 @@ def gaps(data, n, rows):
     said = []
     for name, values in data.items():
         values = np.asarray(values)
-        if values.dtype.kind not in "fc":
+        if values.dtype.kind not in "fc" or values.size == 0:
             continue
         gone = ~np.isfinite(values.reshape(len(values), -1)).all(1)
         told = np.flatnonzero(gone & rows) if len(values) == n else np.flatnonzero(gone)

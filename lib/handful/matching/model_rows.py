@@ -19,6 +19,7 @@ from handful.matching.matched_coreset import MatchedCoreset
 from handful.matching.model_faults import impossible
 from handful.matching.recombine import recombine
 from handful.models.newton import bordered
+from handful.tables import as_array
 
 # So many parameters are named in a message.
 MOST_NAMED = 5
@@ -172,7 +173,8 @@ class WrittenModel(Likelihood):
 
     def flat(self, draws):
         """Parameters, shape (chains, S, p) or (S, p), of draws as `ModelRows.check` takes them."""
-        if isinstance(draws, np.ndarray):
+        if hasattr(draws, "shape") and not hasattr(draws, "keys"):
+            draws = as_array(draws)
             self._check_width(draws)
             return draws
         named = {}
@@ -409,6 +411,11 @@ def by_row(log_lik):
     variables = group(log_lik, "log_likelihood")
     if variables is not None:
         arrays = [np.asarray(variables[name]) for name in variables]
+        if without := [name for name, array in zip(variables, arrays) if array.ndim < 3]:
+            raise ValueError(
+                f"log_lik must have an entry for each row, shape (chains, draws, n, ...), but "
+                f"{without[0]!r} has none: it is a sum, or of one row."
+            )
         if len({array.shape[:3] for array in arrays}) != 1:
             raise ValueError(
                 "log_lik must be of the same rows in each variable, got shapes "

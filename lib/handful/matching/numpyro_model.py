@@ -18,6 +18,7 @@ from numpyro.distributions.transforms import biject_to
 from numpyro.infer import init_to_uniform
 from numpyro.infer.util import constrain_fn, potential_energy
 from numpyro.primitives import Messenger
+from scipy import sparse
 
 from handful.matching.model_faults import Term
 from handful.matching.model_rows import WrittenModel, padded
@@ -101,6 +102,9 @@ class NumPyroModel(WrittenModel):
         flatten = jax.tree_util.tree_flatten_with_path
         pairs, self.tree = flatten((args, kwargs), is_leaf=_is_long_list)
         self.names = [_name_of(model, path) for path, _ in pairs]
+        parts, _ = flatten((args, kwargs), is_leaf=lambda value: isinstance(value, list))
+        # Lists by their names: short ones may be anything.
+        self.lists = {_name_of(model, path): v for path, v in parts if isinstance(v, list)}
         self.leaves = [_plain(leaf) for _, leaf in pairs]
         self.arrays = list(map(_as_rows, self.names, self.leaves))
         n, self.row_axes, shapes = self._rows_of_arguments()
@@ -108,7 +112,10 @@ class NumPyroModel(WrittenModel):
         self._compile()
         with in_64_bits():
             anywhere = jax.jit(self._anywhere)
-            flat, self.unravel = ravel_pytree(anywhere())
+            try:
+                flat, self.unravel = ravel_pytree(anywhere())
+            except IndexError as error:
+                raise ValueError(self._why_it_fails(error, min(FEW, self.n))) from error
         self.p = len(flat)
         self._refuse_what_hangs_on_rows()
         self.find_near(self._negative())
@@ -171,13 +178,19 @@ class NumPyroModel(WrittenModel):
 
     def _sites_of_rows(self):
         every = self._sites_on(self.n)
-        few = self._sites_on(min(FEW, self.n - 1))
+        count = min(FEW, self.n - 1)
+        few = self._sites_on(count)
+        if alone := sorted(set(every) ^ set(few)):
+            raise ValueError(
+                f"the site {alone[0]!r} is there on all {self.n} rows or on {count} of them, and "
+                "not on both: which sites a model has must not hang on the number of rows."
+            )
         axes = {}
         shapes = {}
         for name, site in every.items():
             if not site.is_observed:
                 shapes[name] = site.shape
-            if name not in few or site.shape == few[name].shape:
+            if site.shape == few[name].shape:
                 continue
             if not site.is_observed:
                 raise ValueError(_of_latent_rows(name, site.shape))
@@ -222,6 +235,15 @@ class NumPyroModel(WrittenModel):
                 f"{said or type(error).__name__}. It has to run by itself, "
                 "numpyro.handlers.seed(model, 0)(...)."
             )
+        if isinstance(error, IndexError):
+            return (
+                f"the model runs on its {self.n} rows, and not on {count} of them ({said}): each "
+                f"argument of {self.n} entries is taken to have one for each row. A table that "
+                "rows look things up in needs another length: give it one entry more."
+            )
+        for name, values in self.lists.items():
+            if len(values) == self.n:
+                return f"{name} is a list of {self.n} entries, and no array: np.asarray({name})."
         elsewhere = self._read_elsewhere()
         if elsewhere:
             return (
@@ -604,6 +626,11 @@ def _as_rows(name, leaf):
         raise TypeError(
             "arguments of a NumPyro model must be arrays, got a list of "
             f"{len(leaf)} rows: give np.asarray({name})."
+        )
+    if sparse.issparse(leaf):
+        raise TypeError(
+            f"arguments of a NumPyro model must be dense, got {name} sparse of shape "
+            f"{leaf.shape}: give {name}.toarray()."
         )
     if np.ndim(leaf) == 0:
         return None

@@ -16,6 +16,7 @@ fgraph = LazyModule("pymc.model.fgraph")
 minibatch = LazyModule("pymc.variational.minibatch_rv")
 pytensor = LazyModule("pytensor")
 pt = LazyModule("pytensor.tensor")
+random_op = LazyModule("pytensor.tensor.random.op")
 replace = LazyModule("pytensor.graph.replace")
 shaping = LazyModule("pytensor.tensor.shape")
 subtensor = LazyModule("pytensor.tensor.subtensor")
@@ -315,7 +316,7 @@ class PyMCModel(WrittenModel):
                     graph = pm.logp(term, model.rvs_to_values[term])
                     model.observed_RVs.remove(term)
                 if self.slices:
-                    graph = _on_rows(graph, self.n, indices)
+                    graph = _on_rows(graph, self.n, indices, model.free_RVs)
                 else:
                     graph = graph[indices]
                 weighted = weights * _summed(graph)
@@ -464,13 +465,22 @@ def _counts_rows(data, n):
     return is_shape and len(data) < n and n in data
 
 
+def _place_of_shape(op):
+    """Which input of an operation is a shape, where it may be one: that of what is made, or one of
+    which a length is taken; None where none is."""
+    if isinstance(op, subtensor.Subtensor):
+        return 0
+    is_made = isinstance(op, shaping.Reshape | random_op.RandomVariable)
+    return 1 if is_made else None
+
+
 def _sees_rows(graph, n):
     """Whether data of n rows are in a graph."""
     ancestors = traversal.ancestors([graph])
     return any(_has_rows(_data_of(variable), n) for variable in ancestors)
 
 
-def _on_rows(graph, n, rows):
+def _on_rows(graph, n, rows, latent=()):
     """A graph made anew on some rows of the data that have n of them.
 
     Parameters
@@ -478,10 +488,22 @@ def _on_rows(graph, n, rows):
     graph : variable
     n : int
     rows : variable or array of numbers of rows
+    latent : variables that stay as they are, and with them what their priors are made of
     """
-    made = _data_on_rows(graph, n, rows)
-    for node in traversal.toposort([graph]):
+    is_known = isinstance(rows, np.ndarray)
+    count = pt.constant(len(rows)) if is_known else rows.shape[0]
+    made = {}
+    for variable in traversal.ancestors([graph], blockers=latent):
+        data = _data_of(variable)
+        if _has_rows(data, n):
+            made[variable] = pt.constant(data[rows]) if is_known else variable[rows]
+    for node in traversal.toposort([graph], blockers=latent):
         inputs = [made.get(variable, variable) for variable in node.inputs]
+        place = _place_of_shape(node.op)
+        shape = None if place is None else _data_of(node.inputs[place])
+        if _counts_rows(shape, n):
+            lengths = [count if k == n else pt.constant(k) for k in shape]
+            inputs[place] = pt.stack(lengths)
         is_new = any(new is not old for new, old in zip(inputs, node.inputs))
         if isinstance(node.op, shaping.SpecifyShape):
             # of all rows
@@ -491,18 +513,3 @@ def _on_rows(graph, n, rows):
             again = node.op.make_node(*inputs)
             made.update(zip(node.outputs, again.outputs))
     return made.get(graph, graph)
-
-
-def _data_on_rows(graph, n, rows):
-    """What stands for data of n rows, and for shapes of which n is one length, on some rows."""
-    is_known = isinstance(rows, np.ndarray)
-    count = pt.constant(len(rows)) if is_known else rows.shape[0]
-    made = {}
-    for variable in traversal.ancestors([graph]):
-        data = _data_of(variable)
-        if _has_rows(data, n):
-            made[variable] = pt.constant(data[rows]) if is_known else variable[rows]
-        elif _counts_rows(data, n):
-            lengths = [count if k == n else pt.constant(k) for k in data]
-            made[variable] = pt.stack(lengths)
-    return made

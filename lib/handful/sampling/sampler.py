@@ -90,8 +90,9 @@ class Sampler(Stateful):
 
     @property
     def _delivered(self):
-        # The batch that was delivered last, which `update` answers.
-        return self._epoch.delivered() if self._epoch and self._epoch.waiting() else self._last
+        # The batch that was delivered last, by a loader or by hand, which `update` answers.
+        by_loader = self._epoch.delivered() if self._epoch else None
+        return self._last if by_loader is None else by_loader
 
     @_delivered.setter
     def _delivered(self, drawn):
@@ -108,10 +109,16 @@ class Sampler(Stateful):
 
     def sample(self) -> tuple[np.ndarray, np.ndarray]:
         """Draw a batch: `(indices, weights)`, both of shape (batch_size,)."""
-        self._last = self._next.pop(0) if self._next else self._draw()
+        self._last = self._drawn()
+        if self._epoch:
+            self._epoch.drawn_by_hand()
         indices, weights = self._last[:2]
         # the caller's to change, while `update` still needs what was drawn
         return indices.copy(), weights.copy()
+
+    def _drawn(self):
+        # The next batch, as `_draw` gives it.
+        return self._next.pop(0) if self._next else self._draw()
 
     def update(self, losses: Table, indices: Any = None, weights: Any = None) -> None:
         """Take the feedback for one batch.

@@ -42,6 +42,11 @@ class Stateful:
         ValueError
             for the state of another class, or of other sizes; nothing is changed then
         """
+        self._check_state(state_dict)
+        for name in self._state:
+            self._restore(name, state_dict[name.lstrip("_")])
+
+    def _check_state(self, state_dict, prefix=""):
         names = {name.lstrip("_"): name for name in (*self._same, *self._state)}
         if set(names) != set(state_dict):
             raise ValueError(
@@ -57,10 +62,9 @@ class Stateful:
                     f"the state is of a {type(self).__name__} with {name}={other}, this one has "
                     f"{mine}."
                 )
-        for key, name in names.items():
-            _check(key, state_dict[key], getattr(self, name))
         for name in self._state:
-            self._restore(name, state_dict[name.lstrip("_")])
+            key = name.lstrip("_")
+            _check(f"{prefix}{key}", state_dict[key], getattr(self, name))
 
     def _restore(self, name, value):
         present = getattr(self, name)
@@ -80,8 +84,7 @@ class Stateful:
 
 
 def _check(key, value, present):
-    # ValueError unless an array may become the value; states within states check themselves in
-    # `_restore`.
+    # ValueError unless an array, or a state within a state, may become the value.
     if (
         isinstance(present, np.ndarray)
         and value is not None
@@ -91,8 +94,7 @@ def _check(key, value, present):
             f"{key} of the state has shape {tuple(value.shape)}, where {present.shape} is wanted."
         )
     if isinstance(present, Stateful):
-        for name in present._state:
-            _check(f"{key}.{name.lstrip('_')}", value[name.lstrip("_")], getattr(present, name))
+        present._check_state(value, f"{key}.")
 
 
 def _plain(value):

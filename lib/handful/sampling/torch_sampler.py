@@ -149,7 +149,8 @@ class AdaptiveBatchSampler(Stateful, TorchSampler):
 
 class _Epoch:
     # The batches of an epoch, for a loader that asks for `ahead` of them before it delivers the
-    # first, and then for one before it delivers each, also when there are no more.
+    # first, and then for one before it delivers each, also when there are no more. Of several
+    # loaders the one that asked last has delivered last.
 
     def __init__(self, batches, ahead):
         self.batches = batches
@@ -157,6 +158,8 @@ class _Epoch:
         self.first = batches._first
         self.n_asked = 0
         self.n_drawn = 0
+        # Batches that it had delivered when one was drawn by hand.
+        self.n_before = 0
         self.recent = deque(maxlen=ahead + 1)
 
     def __iter__(self):
@@ -166,27 +169,37 @@ class _Epoch:
         sampler = self.batches.sampler
         # loaders make more iterators than they use
         if self.n_asked == 0:
-            self.batches._epoch = sampler._epoch = self
             self.batches._first = 0
+        if sampler._epoch is not self:
+            sampler._last = sampler._delivered
+            sampler._epoch = self
+        self.batches._epoch = self
         self.n_asked += 1
         if self.first + self.n_drawn >= self.batches.n_batches:
             raise StopIteration
-        indices, weights = sampler.sample()
+        drawn = sampler._drawn()
         self.n_drawn += 1
-        self.recent.append(sampler._last)
+        self.recent.append(drawn)
+        indices, weights = drawn[:2]
         return list(zip(indices.tolist(), weights.tolist()))
 
     def n_delivered(self):
-        return self.first + self.n_drawn - len(self.waiting())
+        return self.first + self._n_here()
+
+    def _n_here(self):
+        # Batches that this epoch has delivered.
+        return min(max(self.n_asked - self.ahead, 0), self.n_drawn)
 
     def waiting(self):
-        n_delivered = min(max(self.n_asked - self.ahead, 0), self.n_drawn)
-        return list(self.recent)[len(self.recent) - (self.n_drawn - n_delivered) :]
+        return list(self.recent)[len(self.recent) - (self.n_drawn - self._n_here()) :]
 
     def delivered(self):
-        # The batch before those that wait; None where all of this epoch do.
-        n_waiting = len(self.waiting())
-        return self.recent[-n_waiting - 1] if n_waiting < len(self.recent) else None
+        # The batch before those that wait; None where all do, or one was drawn by hand since.
+        n_here = self._n_here()
+        return self.recent[n_here - self.n_drawn - 1] if n_here > self.n_before else None
+
+    def drawn_by_hand(self):
+        self.n_before = self._n_here()
 
 
 def _owners_on_the_stack():
