@@ -593,7 +593,7 @@ def test_arrays_from_outside_and_shapes_are_told_by_their_names():
 
     def looked_up(X, table, g, y):
         b = numpyro.sample("b", dist.Normal(0, 1))
-        numpyro.sample("y", dist.Normal(X[:, 0] * b * table[g[::-1]], 1.0), obs=y)
+        numpyro.sample("y", dist.Normal(X[:, 0] * b * table[g], 1.0), obs=y)
 
     said = [
         (outside, (y,), "the model reads X, of all 1500 rows, from outside of its arguments"),
@@ -606,7 +606,8 @@ def test_arrays_from_outside_and_shapes_are_told_by_their_names():
         (unknown, (X, y), "no latent variable"),
         (linear, (X[:1], y[:1]), "of two rows or more"),
         (linear, (X[:40], y[:40].tolist()), r"y is a list of 40 entries, .*: np.asarray\(y\)"),
-        (looked_up, (X, np.ones(N), np.arange(N), y), "A table that rows look things up in"),
+        (looked_up, (X, np.ones(N), np.arange(N)[::-1], y), "a table that rows look things up in"),
+        (looked_up, (X, y, np.arange(N), y), "in company of other rows, .* a table that rows look"),
     ]
     for model, args, words in said:
         with pytest.raises(ValueError, match=words):

@@ -20,6 +20,7 @@ from numpyro.infer.util import constrain_fn, potential_energy
 from numpyro.primitives import Messenger
 from scipy import sparse
 
+from handful.matching.differences import evenly
 from handful.matching.model_faults import Term
 from handful.matching.model_rows import WrittenModel, padded
 
@@ -31,6 +32,11 @@ FEW = 5
 SAME = 1e-9
 # A list of more numbers is rows.
 MOST_NUMBERS = 50
+# What is said of an argument that is as long as the data by chance.
+LOOKED_UP = (
+    "Each argument of {n} entries is taken to have one for each row: a table that rows look things "
+    "up in needs another length, give it one entry more."
+)
 # What JAX raises of a model that asks for values while it is built.
 OF_VALUES = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)
 
@@ -119,6 +125,7 @@ class NumPyroModel(WrittenModel):
         self.p = len(flat)
         self._refuse_what_hangs_on_rows()
         self.find_near(self._negative())
+        self._refuse_company()
 
     # The rows of the arguments --------------------------------------------------------------------
 
@@ -228,6 +235,9 @@ class NumPyroModel(WrittenModel):
                 "groups: compute them before, and give them as arguments; or values of its latent "
                 "variables, in an `if` or by numpy: take jnp.where, and jax.numpy."
             )
+        for name, values in self.lists.items():
+            if len(values) == self.n:
+                return f"{name} is a list of {self.n} entries, and no array: np.asarray({name})."
         if count == self.n:
             shapes = ", ".join(map(_shaped, self.names, self.leaves))
             return (
@@ -237,13 +247,9 @@ class NumPyroModel(WrittenModel):
             )
         if isinstance(error, IndexError):
             return (
-                f"the model runs on its {self.n} rows, and not on {count} of them ({said}): each "
-                f"argument of {self.n} entries is taken to have one for each row. A table that "
-                "rows look things up in needs another length: give it one entry more."
+                f"the model runs on its {self.n} rows, and not on {count} of them ({said}). "
+                f"{LOOKED_UP.format(n=self.n)}"
             )
-        for name, values in self.lists.items():
-            if len(values) == self.n:
-                return f"{name} is a list of {self.n} entries, and no array: np.asarray({name})."
         elsewhere = self._read_elsewhere()
         if elsewhere:
             return (
@@ -477,6 +483,22 @@ class NumPyroModel(WrittenModel):
             return result
 
         return model_and_form
+
+    def _refuse_company(self):
+        """The log-likelihood of a row is the same alone and beside a few others: where an index
+        lies beyond the end of an array, JAX takes the last entry."""
+        few = evenly(np.arange(self.n), FEW)
+        company = self.of_rows(self.near[None], few)[0]
+        alone = [self.of_rows(self.near[None], few[k : k + 1])[0, 0] for k in range(len(few))]
+        is_same = np.isclose(company, alone, rtol=SAME, atol=SAME, equal_nan=True)
+        if not is_same.all():
+            k = np.argmin(is_same)
+            raise ValueError(
+                f"the log-likelihood of row {few[k]} is {alone[k]:.6g} alone and {company[k]:.6g} "
+                "in company of other rows, at the same parameters. It must hang on its own row "
+                "only: compute before what comes of all rows, such as a mean, and give it as a "
+                f"column. {LOOKED_UP.format(n=self.n)}"
+            )
 
     def _refuse_what_hangs_on_rows(self):
         """Sites without an entry a row are priors, and the same whatever the rows, and however
