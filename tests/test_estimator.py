@@ -260,9 +260,11 @@ def test_a_selector_that_finds_its_size_chooses_of_every_part(rng):
 
 def test_a_pipeline_that_makes_other_rows_is_refused():
     steps = make_pipeline(RandomUnderSampler(random_state=0), LogisticRegression())
-    message = "RandomUnderSampler of the Pipeline makes other rows.* it belongs in front"
-    with pytest.raises(ValueError, match=message):
-        CoresetEstimator(UniformCoreset(30), steps).fit(X, y)
+    search = GridSearchCV(steps, {"logisticregression__C": [0.1, 1.0]})
+    for inner, name in ((steps, "Pipeline"), (search, "GridSearchCV")):
+        message = f"RandomUnderSampler of the {name} makes other rows.* it belongs in front"
+        with pytest.raises(ValueError, match=message):
+            CoresetEstimator(UniformCoreset(30), inner).fit(X, y)
     outside = make_pipeline(
         RandomUnderSampler(random_state=0),
         CoresetEstimator(UniformCoreset(30, random_state=0), LogisticRegression()),

@@ -84,12 +84,13 @@ def _of_the_estimator(name, doc):
 
 
 def check_no_resampling(estimator, way_out):
-    """ValueError for a pipeline one of whose steps draws rows anew, as imbalanced-learn's do: the
-    weights of the rows would go to others."""
-    for _, step in getattr(estimator, "steps", [])[:-1]:
-        if hasattr(step, "fit_resample"):
+    """ValueError for a pipeline, or what trains one, a step of which draws rows anew, as
+    imbalanced-learn's do: the weights of the rows would go to others."""
+    parts = estimator.get_params() if hasattr(estimator, "get_params") else {}
+    for part in parts.values():
+        if hasattr(part, "fit_resample") and not isinstance(part, type):
             raise ValueError(
-                f"{type(step).__name__} of the {type(estimator).__name__} makes other rows, for "
+                f"{type(part).__name__} of the {type(estimator).__name__} makes other rows, for "
                 f"which there are no weights: {way_out}"
             )
 
