@@ -180,3 +180,24 @@ def test_a_step_on_rows_of_any_type_is_that_on_their_values(dtype):
         steps.append((norms, centers))
     np.testing.assert_array_equal(steps[0][0], steps[1][0])
     np.testing.assert_array_equal(steps[0][1], steps[1][1])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_weights_are_how_often_a_row_counts(seed):
+    rng = np.random.default_rng(seed)
+    n = 20_000
+    heavy = rng.random(n) < 0.002
+    X = rng.normal(size=(n, 2))
+    X[heavy, 0] += 30 * rng.integers(0, 6, heavy.sum()) + 50
+    weights = np.where(heavy, 500, 1)
+    weighted = MiniBatchKMeans(8, random_state=seed).fit(X, sample_weight=weights)
+    repeated = MiniBatchKMeans(8, random_state=seed).fit(np.repeat(X, weights, axis=0))
+    assert weighted.inertia_ < 2 * repeated.inertia_
+
+
+def test_there_are_enough_rows_for_the_centres_where_few_have_the_weight():
+    X = np.random.default_rng(0).normal(size=(2000, 2))
+    weights = np.ones(2000)
+    weights[:3] = 1e9
+    model = MiniBatchKMeans(20, batch_size=5, random_state=0).fit(X, sample_weight=weights)
+    assert len(np.unique(model.cluster_centers_, axis=0)) == 20

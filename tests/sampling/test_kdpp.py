@@ -184,3 +184,53 @@ def test_an_array_that_changes_afterwards_changes_no_probability():
     before = points.log_prob([1, 5])
     F *= 5
     assert points.log_prob([1, 5]) == before
+
+
+@pytest.mark.parametrize("k", [2, 8])
+def test_small_eigenvalues_of_a_kernel_of_doubles_count(k):
+    L = rbf_kernel(np.linspace(0, 1, 10)[:, None], gamma=3)
+    dpp = KDPP.from_kernel(L, k)
+    sets, wanted = by_enumeration(L, k)
+    probabilities = np.exp([dpp.log_prob(list(one)) for one in sets])
+    np.testing.assert_allclose(probabilities, wanted, atol=1e-5)
+    X = np.random.default_rng(0).uniform(size=(60, 2))
+    values = np.linalg.eigvalsh(rbf_kernel(X))[::-1]
+    wanted = log_elementary_symmetric(values[values > 1e-14 * values[0]], 24)[-1, 24]
+    assert KDPP.from_kernel(rbf_kernel(X), 24).log_normaliser == pytest.approx(wanted, abs=0.01)
+
+
+def test_eigenvalues_about_a_bound_are_drawn_alike():
+    L = np.diag(np.r_[1, 1, np.full(3, 1.01e-10), np.full(5, 0.99e-10)])
+    dpp = KDPP.from_kernel(L, 3, random_state=0)
+    assert {tuple(dpp.sample().tolist()) for _ in range(300)} == {(0, 1, j) for j in range(2, 10)}
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.1])
+def test_a_kernel_of_halves_is_one_of_doubles(factor):
+    counts = np.random.default_rng(1).integers(0, 10, (8, 3)).astype(float)
+    # two equal rows
+    counts[1] = counts[0]
+    L = factor * (counts @ counts.T + 0.5 * np.eye(8))
+    dpp = KDPP.from_kernel(L, 4)
+    assert dpp.shift == pytest.approx(0.5 * factor)
+    sets, wanted = by_enumeration(L, 4)
+    found = np.exp([dpp.log_prob(list(one)) for one in sets])
+    np.testing.assert_allclose(found, wanted, atol=1e-10)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_columns_of_other_scales_count_beside_a_shift(k):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6, 3)) * [1e11, 3, 3]
+    dpp = KDPP(X, k, shift=1.0, random_state=0)
+    total = sum(np.exp(dpp.log_prob(list(one))) for one in combinations(range(6), k))
+    assert total == pytest.approx(1, abs=1e-3)
+    with pytest.warns(UserWarning, match="scale the columns of X"):
+        KDPP(np.c_[X[:, :1] * 1e6, X[:, 1:]], k, shift=1.0)
+
+
+def test_a_kernel_of_too_small_a_rank_is_told_what_mends_it():
+    L = np.outer(np.arange(1.0, 6), np.arange(1.0, 6))
+    with pytest.raises(ValueError, match=r"rank 1; add a multiple .* L \+ 5e-05 \* np.eye\(5\)"):
+        KDPP.from_kernel(L, 2)
+    assert KDPP.from_kernel(L + 5e-05 * np.eye(5), 2).n == 5

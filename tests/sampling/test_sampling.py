@@ -1,6 +1,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from handful.sampling import (
     BanditSampler,
@@ -15,6 +16,7 @@ from handful.sampling.tree import build_tree, find_leaf, set_leaves
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from qp_oracle import qp_projection
+from scipy import sparse
 
 N = 60
 B = 20
@@ -257,10 +259,8 @@ def test_components_may_change_over_time():
     # refused components leave the sampler as it was
     k = sampler.k
     q = sampler.probabilities
-    uniform = np.full((1, N), 1 / N)
-    for wrong in (np.vstack([components(rng, k=k - 2), uniform]), components(rng, k=k)):
-        with pytest.raises(ValueError, match="count"):
-            sampler.set_probabilities(wrong)
+    with pytest.raises(ValueError, match="count"):
+        sampler.set_probabilities(components(rng, k=k))
     assert sampler.k == k
     np.testing.assert_array_equal(sampler.probabilities, q)
 
@@ -547,3 +547,69 @@ def test_components_that_leave_points_out_are_refused_later_too_and_change_nothi
     with pytest.raises(ValueError, match="point 3 could not be drawn"):
         sampler.set_probabilities([[0.5, 0.5, 0, 0], [0, 0, 1, 0]])
     np.testing.assert_allclose(sampler.probabilities, 0.25)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_probabilities_of_a_mixture_add_up_to_one_as_numpy_wants_it(seed):
+    rng = np.random.default_rng(seed)
+    groups = rng.integers(3, size=40)
+    groups[:3] = range(3)
+    w = rng.dirichlet(np.ones(4))
+    p = MixtureSampler(group_components(groups), batch_size=1, mixture_weights=w).probabilities
+    assert rng.choice(40, p=p) < 40
+
+
+def test_weights_without_indices_are_refused():
+    sampler = BanditSampler(10, batch_size=2, random_state=0)
+    _, weights = sampler.sample()
+    with pytest.raises(ValueError, match="weights go with the indices"):
+        sampler.update([1.0, 5.0], weights=weights)
+
+
+def test_a_learned_state_is_no_state_of_fixed_weights():
+    components = group_components([0, 0, 1])
+    learned = MixtureSampler(components, batch_size=2)
+    fixed = MixtureSampler(components, batch_size=2, mixture_weights="equal")
+    with pytest.raises(ValueError, match="fixed=False, this one has True"):
+        fixed.load_state_dict(learned.state_dict())
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "graph"])
+def test_labels_and_weights_may_be_tensors_of_any_kind(kind):
+    torch = pytest.importorskip("torch")
+
+    def made(values):
+        tensor = torch.tensor(values)
+        return tensor.bfloat16() if kind == "bfloat16" else tensor.requires_grad_()
+
+    components = group_components(made([0.0, 0.0, 1.0]))
+    np.testing.assert_array_equal(components, group_components([0, 0, 1]))
+    sampler = MixtureSampler(components, batch_size=2, mixture_weights=made([0.5, 0.25, 0.25]))
+    np.testing.assert_array_equal(sampler.mixture_weights, [0.5, 0.25, 0.25])
+
+
+def test_components_may_be_numbers_in_objects_and_no_sparse_matrix():
+    components = group_components(np.arange(6) % 3)
+    frame = pd.DataFrame(components).astype("Float64")
+    for as_objects in (frame, components.astype(object)):
+        sampler = MixtureSampler(as_objects, batch_size=2)
+        plain = MixtureSampler(components, batch_size=2)
+        np.testing.assert_array_equal(sampler.probabilities, plain.probabilities)
+    with pytest.raises(TypeError, match=r"must be dense, got a sparse matrix: .*toarray\(\)"):
+        MixtureSampler(sparse.csr_array(components), batch_size=2)
+
+
+def test_a_new_component_may_be_uniform_by_chance():
+    components = group_components(np.arange(6) % 3)
+    sampler = MixtureSampler(components, batch_size=2, mixture_weights="equal")
+    components[-1] = 1 / 6
+    sampler.set_probabilities(components)
+    wanted = (components.sum(axis=0) + 1 / 6) / 4
+    np.testing.assert_allclose(sampler.probabilities, wanted, rtol=1e-6)
+
+
+def test_an_empty_replay_has_no_probabilities_and_components_are_pairs():
+    with pytest.raises(RuntimeError, match="the replay is empty"):
+        PrioritizedReplay(5, batch_size=1).probabilities  # noqa: B018
+    with pytest.raises(ValueError, match="components must be pairs"):
+        PrioritizedReplay(10, components=[(0.5, 0.1), (1,)], batch_size=2)

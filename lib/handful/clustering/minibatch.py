@@ -75,8 +75,8 @@ class MiniBatchKMeans(CentersEstimator):
     n_steps : int, default=1000
         Batches of one `fit`.
     init : "k-means++" or array of shape (K, d), default="k-means++"
-        "k-means++" (on a random subset of at most max(3 K, 10 batch_size) rows) or an array (K,
-        d).
+        "k-means++" (on a random subset of at most max(3 K, 10 batch_size) rows, drawn by their
+        weights) or an array (K, d).
     random_state : int, Generator, RandomState or None, default=None
         Seeds all that is drawn; None draws anew each time.
     verbose : bool, default=False
@@ -201,12 +201,9 @@ class MiniBatchKMeans(CentersEstimator):
             # here, as importing it takes a while
             from sklearn.cluster import kmeans_plusplus
 
-            rows = np.flatnonzero(sample_weight)
             size = max(3 * self.n_clusters, 10 * self.batch_size)
-            if size < len(rows):
-                rows = rng.choice(rows, size, replace=False)
+            rows, weights = _drawn(sample_weight, size, self.n_clusters, rng)
             seed = int(rng.integers(MAX_SEED))
-            weights = sample_weight[rows]
             near, _ = centred(X[rows], weights)
             _, chosen = kmeans_plusplus(
                 near, self.n_clusters, sample_weight=weights, random_state=seed
@@ -230,3 +227,22 @@ class MiniBatchKMeans(CentersEstimator):
         self.labels_, sq_dist = nearest_centers(X, self.cluster_centers_)
         self.inertia_ = float(sample_weight @ sq_dist)
         return self
+
+
+def _drawn(sample_weight, size, least, rng):
+    """At most `size` rows that stand for all, at least `least`, and their weights."""
+    rows = np.flatnonzero(sample_weight)
+    weights = sample_weight[rows]
+    if size >= len(rows):
+        return rows, weights
+    if (weights == weights[0]).all():
+        rows = rng.choice(rows, size, replace=False)
+        return rows, sample_weight[rows]
+    # A row that counts often is drawn as often as its copies would be.
+    drawn = draw_along(np.cumsum(weights), rng.random(size))
+    counts = np.bincount(drawn, minlength=len(rows))
+    heaviest_first = np.argsort(-weights, kind="stable")
+    absent = heaviest_first[counts[heaviest_first] == 0]
+    counts[absent[: max(0, least - np.count_nonzero(counts))]] = 1
+    chosen = np.flatnonzero(counts)
+    return rows[chosen], counts[chosen].astype(np.float64)

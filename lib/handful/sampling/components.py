@@ -1,6 +1,9 @@
 """Components for mixtures of sampling distributions: their checks, and ready-made ones."""
 
+from contextlib import suppress
+
 import numpy as np
+from scipy import sparse
 from scipy.spatial.distance import cdist
 
 from handful.checks import (
@@ -31,7 +34,13 @@ def check_probabilities(probabilities, *, uniform):
         has no bound
     """
     check_in_memory("probabilities", probabilities)
+    if sparse.issparse(probabilities):
+        raise TypeError("probabilities must be dense, got a sparse matrix: give its toarray().")
     p = np.ascontiguousarray(as_array(probabilities))
+    if p.dtype.kind == "O":
+        # such as a frame of nullable numbers
+        with suppress(TypeError, ValueError):
+            p = p.astype(np.float64)
     if np.ndim(probabilities) == 1:
         raise ValueError(
             f"probabilities must have shape (k, n), one distribution a row, got {p.shape}; of "
@@ -90,8 +99,8 @@ def group_components(labels, *, leak=1e-7):
         A distribution over the points in each row, in the sorted order of the names.
     """
     check_in_memory("labels", labels)
-    check_labels(labels, "the argument labels")
     labels = as_array(labels)
+    check_labels(labels, "the argument labels")
     if labels.ndim != 1 or not len(labels):
         raise ValueError(
             f"labels must have shape (n,), the group of each point, got {labels.shape}."

@@ -14,6 +14,7 @@ from handful.checks import (
     check_rows,
 )
 from handful.options import explained
+from handful.running import warn
 from handful.sampling.alias import alias_records, draw_alias
 from handful.sampling.state import Stateful
 
@@ -103,20 +104,23 @@ def _draw_set(rng, sizes, take, U, records, columns, basis, v, chosen):  # noqa:
         chosen[a] = i
 
 
-def _epsilon(given, L):
-    # Epsilon of the type in which the float64 matrix L was computed; it may have been made a wider
-    # one since.
+def _epsilons(given, L):
+    # Epsilon of the type that the float64 matrix L came in, and of the coarsest that holds it: that
+    # in which it was computed, if it has been made a wider one since.
+    double = float(np.finfo(np.float64).eps)
     if hasattr(given, "detach") and given.is_floating_point():
         import torch
 
-        return torch.finfo(given.dtype).eps
+        return 2 * [torch.finfo(given.dtype).eps]
     if (np.round(L) == L).all():
-        return np.finfo(np.float64).eps
+        return double, double
     with np.errstate(over="ignore"):
         made_in = next(
             kind for kind in (np.float16, np.float32, np.float64) if (L.astype(kind) == L).all()
         )
-    return float(np.finfo(made_in).eps)
+    held_in = float(np.finfo(made_in).eps)
+    kind = getattr(given, "dtype", None)
+    return held_in if kind in (np.float16, np.float32) else double, held_in
 
 
 class KDPP(Stateful):
@@ -179,7 +183,14 @@ class KDPP(Stateful):
         check_number("shift", shift, least=0)
         U, singular, _ = np.linalg.svd(X, full_matrices=False)
         values = singular**2
-        rank = int((values > max(1e-20 * values[0], np.finfo(float).tiny)).sum())
+        # What rounding hides of the small ones.
+        hidden = max(X.shape) * np.finfo(float).eps * singular[0]
+        rank = int(((singular > hidden) & (values > np.finfo(float).tiny)).sum())
+        if rank < len(singular) and 0 < shift < hidden**2:
+            warn(
+                f"shift={shift:g} lies below what rounding leaves of squared lengths of rows "
+                f"({hidden**2:.1g}), and so may features that count: scale the columns of X."
+            )
         if shift == 0 and rank < k:
             raise ValueError(
                 f"k={k} points cannot be drawn from a kernel of rank {rank}; give a shift above 0."
@@ -210,7 +221,9 @@ class KDPP(Stateful):
 
         The least eigenvalue becomes the shift, so that a low-rank-plus-identity kernel is found to
         be one. What rounding may have made negative is zero: at most n times the epsilon of the
-        type in which L was computed, and at most a hundredth, of the largest eigenvalue.
+        type in which L was computed, and at most a hundredth, of the largest eigenvalue. So are
+        eigenvalues that are no larger than twice the least negative one, or than what the type
+        resolves.
 
         Raises
         ------
@@ -222,8 +235,8 @@ class KDPP(Stateful):
         L = check_rows(L, "L").astype(np.float64)
         if L.shape[0] != L.shape[1]:
             raise ValueError(f"a kernel must be a symmetric matrix, got shape {L.shape}.")
-        epsilon = _epsilon(given, L)
-        rounding = min(len(L) * epsilon, LARGEST_ROUNDING)
+        epsilon, held_in = _epsilons(given, L)
+        rounding = min(len(L) * held_in, LARGEST_ROUNDING)
         if not np.allclose(L, L.T, atol=max(1e-8, rounding) * np.abs(L).max()):
             raise ValueError(
                 "a kernel must be a symmetric matrix; L - L' has entries of "
@@ -231,6 +244,11 @@ class KDPP(Stateful):
             )
         values, vectors = np.linalg.eigh((L + L.T) / 2)
         largest = max(values[-1], 0.0)
+        resolved = len(L) * np.finfo(np.float64).eps * largest
+        if values[0] < -resolved:
+            # as no kernel of doubles has it, it was computed in what holds it
+            epsilon = held_in
+        rounding = min(len(L) * epsilon, LARGEST_ROUNDING)
         tolerance = max(rounding, 1e-10) * largest
         if values[0] < -tolerance:
             raise ValueError(
@@ -240,12 +258,18 @@ class KDPP(Stateful):
             )
         # The negative ones tell how large rounding is, and positive ones of that size are no
         # better.
-        zero = max(1e-10 * largest, epsilon * largest, -2 * values[0])
+        zero = max(resolved, epsilon * largest, -2 * values[0])
         shift = values[0] if values[0] > zero else 0.0
         kept = values - shift > zero
         # a multiple of the identity: all sets are equally likely
         if not kept.any():
             return cls(np.zeros((len(L), 1)), k, shift=shift, random_state=random_state)
+        rank = np.count_nonzero(kept)
+        if shift == 0 and rank < k:
+            raise ValueError(
+                f"k={k} points cannot be drawn from a kernel of rank {rank}; add a multiple of the "
+                f"identity, such as L + {1e-6 * largest:.0e} * np.eye({len(L)})."
+            )
         factor = vectors[:, kept] * np.sqrt(values[kept] - shift)
         return cls(factor, k, shift=shift, random_state=random_state)
 

@@ -61,7 +61,7 @@ class MixtureSampler(Mixed, Sampler):
     5 they do as well as the best fixed mixture in the long run. In each training step, draw a batch
     with `sample`, multiply its losses by the weights, so that their mean estimates the mean over
     all points without bias, and give the losses to `update`, as the example does; without `update`
-    it learns nothing. A draw takes O(1) by alias tables, an update O(k^2) and a projection. A torch
+    it learns nothing. A draw takes O(k) by alias tables, an update O(k^2) and a projection. A torch
     DataLoader takes it as ``batch_sampler=AdaptiveBatchSampler(sampler)``, see
     `handful.sampling.AdaptiveBatchSampler`.
 
@@ -77,7 +77,8 @@ class MixtureSampler(Mixed, Sampler):
     beta : float, default=0.5
         Inverse step length; smaller moves faster.
     gamma : float, default=0.01
-        Least share of the uniform component, from 0 to 1; weights never exceed 1/gamma.
+        Least share of the uniform component, from 0 to 1: where the mixture weights are learned,
+        importance weights never exceed 1/gamma.
     eps : float, default=1000.0
         H starts as eps I: larger moves slower at first, so that single draws do not decide
         early.
@@ -89,8 +90,8 @@ class MixtureSampler(Mixed, Sampler):
         share.
     scale : float or None, default=None
         None measures squared losses in units of their running mean, so that beta, gamma and eps
-        mean the same for every data set; a number divides the paper's f(w) by it, as the
-        authors' code does.
+        mean the same for every data set; a number divides the paper's f(w), summed over the
+        batch, by it, as the authors' code does.
     random_state : int, Generator, RandomState or None, default=None
         Seeds all that is drawn; None draws anew each time.
 
@@ -140,7 +141,7 @@ class MixtureSampler(Mixed, Sampler):
     scale: Positive | None
 
     _state = (*Sampler._state, "_replaced", "_learner")
-    _same = (*Sampler._same, "k")
+    _same = (*Sampler._same, "k", "_fixed")
 
     @explained
     def __init__(
@@ -170,9 +171,11 @@ class MixtureSampler(Mixed, Sampler):
         self._given: Any = None
         self._check_drawn(self._densities)
 
-    def _tables(self, probabilities):
-        """The number of components, and the tables of those that are not uniform."""
+    def _tables(self, probabilities, k=None):
+        """The number of components, and the tables of those that are not uniform; with `k`, that
+        number, fewer rows are all without the uniform one."""
         probabilities, has_uniform = check_probabilities(probabilities, uniform=self._uniform)
+        has_uniform = has_uniform and k in (None, len(probabilities))
         m = len(probabilities) - has_uniform
         densities = (probabilities[:m] * probabilities.shape[1]).T
         return (
@@ -191,7 +194,7 @@ class MixtureSampler(Mixed, Sampler):
         n = self.n
         if np.shape(probabilities) not in ((k, n), (k - self._uniform, n)):
             raise ValueError(f"the new components must be like the old, {k} over {n} points.")
-        count, *tables = self._tables(probabilities)
+        count, *tables = self._tables(probabilities, k)
         if count != k:
             raise ValueError(
                 f"the new components count {count} with the uniform one, not {k} as the old."
@@ -236,7 +239,9 @@ class MixtureSampler(Mixed, Sampler):
     @property
     def probabilities(self) -> Any:
         """The distribution q that points are drawn from now, shape (n,). O(k n)."""
-        return self._mixed(self._densities) / self.n
+        # The densities are of single precision.
+        q = self._mixed(self._densities)
+        return q / q.sum()
 
     def _mixed(self, densities):
         # n q(i)

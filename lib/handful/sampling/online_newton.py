@@ -12,6 +12,7 @@ from numba import njit
 from handful.options import Positive, number
 from handful.sampling.sampler import LARGEST_LOSS, check_losses
 from handful.sampling.state import Stateful
+from handful.tables import as_array
 
 
 @njit(cache=True)
@@ -184,7 +185,7 @@ class Mixed:
 def _checked_weights(given, k):
     if isinstance(given, str) and given == "equal":
         return np.full(k, 1.0 / k)
-    w = np.array(given)
+    w = np.array(as_array(given))
     is_numbers = w.shape == (k,) and w.dtype.kind in "iuf"
     if not is_numbers or not (w >= 0).all() or abs(w.sum() - 1.0) > 1e-6:
         raise ValueError(

@@ -57,7 +57,7 @@ class PrioritizedReplay(Mixed, Sampler):
 
     _places = ("n", "_at", "_n_added", "_transitions", "_n_drawn", "_open")
     _state = (*Sampler._state, *_places, "_greatest", "_tree", "_learner")
-    _same = ("capacity", "batch_size")
+    _same = ("capacity", "batch_size", "_fixed")
 
     @explained
     def __init__(
@@ -78,7 +78,11 @@ class PrioritizedReplay(Mixed, Sampler):
         self.eps = eps
         check_integer("capacity", capacity, of=self)
         super().__init__(capacity, batch_size=batch_size, random_state=random_state)
-        pairs = np.asarray(components, dtype=np.float64)
+        try:
+            pairs = np.asarray(components, dtype=np.float64)
+        except (TypeError, ValueError):
+            # not of one length, or no numbers: told below
+            pairs = np.zeros(0)
         good = pairs.ndim == 2 and pairs.shape[1] == 2 and len(pairs) and np.isfinite(pairs).all()
         if not good or pairs.min() < 0 or not pairs[:, 1].all():
             raise ValueError(f"components must be pairs (alpha >= 0, eps > 0), got {components}.")
@@ -96,7 +100,8 @@ class PrioritizedReplay(Mixed, Sampler):
 
     @property
     def probabilities(self):
-        """The distribution q over the transitions held, shape (n,)."""
+        """The distribution q over the transitions held, shape (n,); RuntimeError of none."""
+        self._check_not_empty()
         w = self._w
         return leaves_of(self._tree, self.n) / self._tree[1] @ w[:-1] + w[-1] / self.n
 
@@ -132,9 +137,12 @@ class PrioritizedReplay(Mixed, Sampler):
             )
         return found
 
-    def _draw(self):
+    def _check_not_empty(self):
         if self.n == 0:
             raise RuntimeError("the replay is empty: call add() before sample().")
+
+    def _draw(self):
+        self._check_not_empty()
         uniforms = self.rng.random((2, self.batch_size))
         indices, weights, rows = draw_leaves(uniforms, self._w, self._tree, self.n)
         number = np.full(self.batch_size, self._n_drawn)

@@ -133,13 +133,18 @@ class Sampler(Stateful):
         Raises
         ------
         ValueError
-            for negative or non-finite losses and wrong lengths
+            for negative or non-finite losses, wrong lengths, and weights without indices
         RuntimeError
             when nothing has been drawn yet
         """
         losses = as_vector(losses)
         answered = self._delivered
         if indices is None:
+            if weights is not None:
+                raise ValueError(
+                    "weights go with the indices of an earlier batch: update(losses, indices, "
+                    "weights)."
+                )
             if answered is None:
                 raise RuntimeError(
                     "update() takes the losses of a drawn batch: call sample() first."
