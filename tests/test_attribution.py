@@ -13,9 +13,12 @@ from sklearn.base import is_regressor
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits
 from sklearn.ensemble import (
+    BaggingClassifier,
+    ExtraTreesClassifier,
     HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
+    StackingClassifier,
 )
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold, cross_val_predict
@@ -226,6 +229,14 @@ def test_misuse_of_suspects_is_named(noisy):
         ValueError, match="class 0 has 4 of 8 rows, fewer than n_folds=5: give n_folds=4"
     ):
         suspects(Logistic(), X[:8], np.arange(8) % 2)
+    rare = np.array(["rare"] + 30 * ["a"] + 29 * ["b"])
+    with pytest.raises(ValueError, match="or give bootstrap=True, which needs no folds"):
+        suspects(ExtraTreesClassifier(), X, rare)
+    for model in (RandomForestClassifier(), LogisticRegression()):
+        with pytest.raises(ValueError, match=r"y holds one class only, \['a'\]"):
+            suspects(model, X, np.full(60, "a"))
+        with pytest.raises(ValueError, match=r"targets of a regression.*: give a regressor"):
+            suspects(model, X, X[:, 0])
 
 
 @pytest.mark.parametrize(
@@ -249,7 +260,24 @@ def test_what_a_model_says_of_rows_that_it_did_not_see_is_what_scikit_learn_find
     for method in {"predict", "predict_proba", "decision_function"} & set(dir(model)):
         theirs = cross_val_predict(model, X, words, cv=folds, method=method)
         codes = words if method == "predict" else np.unique(words, return_inverse=True)[1]
-        np.testing.assert_array_equal(_predicted(model, X, codes, folds, method), theirs)
+        ours, _ = _predicted(model, X, codes, folds, lambda _, method=method: method)
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_model_that_knows_its_methods_once_it_is_fitted_is_asked_for_probabilities(noisy):
+    X, y = noisy
+    parts = [("bayes", GaussianNB()), ("linear", LogisticRegression())]
+    found = suspects(StackingClassifier(parts, cv=3), X, y, random_state=0)
+    known = StackingClassifier(parts, cv=3, final_estimator=LogisticRegression())
+    assert len(np.unique(found.scores_)) > 30
+    np.testing.assert_allclose(found.scores_, suspects(known, X, y, random_state=0).scores_)
+
+
+def test_bags_that_would_go_on_from_others_are_asked_all_the_same(noisy):
+    X, y = noisy
+    plain = suspects(BaggingClassifier(n_estimators=100), X, y, random_state=0)
+    warm = suspects(BaggingClassifier(n_estimators=100, warm_start=True), X, y, random_state=0)
+    np.testing.assert_array_equal(plain.scores_, warm.scores_)
 
 
 def test_arguments_that_are_none_or_in_another_order_are_told():

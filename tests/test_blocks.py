@@ -696,3 +696,48 @@ def test_a_name_in_place_of_labels_is_told_the_column(rng):
     for call in (UniformCoreset(5).fit, KCenter(5).fit, Blocks):
         with pytest.raises(ValueError, match=r"parquet files only, got 'label': give X\['label'\]"):
             call(frame, "label")
+
+
+@pytest.mark.parametrize("by", [None, "g"])
+def test_a_stratified_draw_from_uneven_blocks_has_the_law_of_one_from_all(by, tmp_path):
+    rng = np.random.default_rng(0)
+    n = 6000
+    words = np.array(["a", "b", "c"], "U4")[np.minimum(rng.integers(8, size=n), 2)]
+    words[5000:5003] = "rare"
+    frame = pd.DataFrame({"x": rng.normal(size=n), "g": words})
+    weights = rng.uniform(0.5, 2.0, n)
+    weights[::7] = 0
+    paths = []
+    for i, (start, end) in enumerate([(0, 300), (300, 1000), (1000, 6000)]):
+        paths.append(tmp_path / f"part{i}.parquet")
+        frame.assign(w=weights, label=words)[start:end].to_parquet(paths[-1])
+    label = {} if by else {"y": "label"}
+    columns = ["x", "g"] if by else ["x"]
+    blocks = Blocks(paths, **label, sample_weight="w", columns=columns)
+    counted = weights > 0
+    counts = np.zeros(n)
+    n_draws = 40
+    for seed in range(n_draws):
+        found = StratifiedCoreset(80, by=by, random_state=seed).fit(blocks)
+        assert len(np.unique(found.indices_)) == 80
+        counts[found.indices_] += 1
+        drawn = pd.Series(found.weights_).groupby(words[found.indices_]).agg(["sum", "size"])
+        for value, (_, size) in drawn.iterrows():
+            own = counted & (words == value)
+            scale = found.weights_[words[found.indices_] == value]
+            scale /= weights[found.indices_][words[found.indices_] == value]
+            np.testing.assert_allclose(scale, own.sum() / size)
+        assert drawn.loc["rare", "size"] == 1
+    in_memory = StratifiedCoreset(80, by=by, random_state=0).fit(
+        frame[columns], None if by else words, sample_weight=weights
+    )
+    sizes = pd.Series(words[in_memory.indices_]).value_counts()
+    assert sizes.to_dict() == drawn["size"].to_dict()
+    assert not counts[~counted].any()
+    for value in ("a", "b", "c"):
+        own = counted & (words == value)
+        expected = n_draws * drawn.loc[value, "size"] / own.sum()
+        for part in (slice(0, 300), slice(300, 1000), slice(1000, 6000)):
+            rows = counts[part][own[part]]
+            spread = np.sqrt(expected * len(rows))
+            assert abs(rows.sum() - expected * len(rows)) < 4.5 * spread

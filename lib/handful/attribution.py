@@ -12,6 +12,7 @@ from scipy.special import log_softmax
 from sklearn.base import clone
 from sklearn.utils import check_consistent_length, indexable
 from sklearn.utils.metaestimators import _safe_split
+from sklearn.utils.multiclass import type_of_target
 
 from handful.checks import (
     MAX_SEED,
@@ -274,8 +275,9 @@ def suspects(
     A classifier's loss is minus the logarithm of the label's probability in nats (what cleanlab
     calls self-confidence); minus its margin where it gives no probabilities; whether it predicts
     another label, 1 or 0, where it only predicts labels; a regressor's is half the squared error. A
-    forest and whatever else has out-of-bag predictions is trained once, on all rows, and asked for
-    those. Others are trained `n_folds` times. A model that fits the data well finds more: compare
+    forest with ``bootstrap=True`` and whatever else has out-of-bag predictions is trained once, on
+    all rows, and asked for those. Others, and a pipeline around a forest, are trained `n_folds`
+    times. A model that fits the data well finds more: compare
     several by what you know of a few labels.
 
     Parameters
@@ -299,8 +301,9 @@ def suspects(
     Raises
     ------
     ValueError
-        for labels that are not one a row, a class of fewer rows than folds, and for too few trees
-        to have an out-of-bag prediction of each row
+        for labels that are not one a row, one class, the targets of a regression beside a
+        classifier, a class of fewer rows than folds, and for too few trees to have an out-of-bag
+        prediction of each row
     TypeError
         for what is no classifier or regressor
 
@@ -348,10 +351,22 @@ def suspects(
     # scores of classes, not of their pairs
     pairwise = [name for name in model.get_params() if name.endswith("decision_function_shape")]
     model.set_params(**dict.fromkeys(pairwise, "ovr"))
-    classes = np.unique(y, return_inverse=True) if kind_of(estimator) == "classifier" else None
+    classes = None
+    if kind_of(estimator) == "classifier":
+        if type_of_target(y).startswith("continuous"):
+            raise ValueError(
+                "y holds the targets of a regression, and the estimator is a classifier: give a "
+                "regressor."
+            )
+        classes = np.unique(y, return_inverse=True)
+        if len(classes[0]) < 2:
+            raise ValueError(
+                f"y holds one class only, {classes[0].tolist()}: there is nothing to tell it from."
+            )
     with training_named(estimator, X, "suspects({}, X, y)"):
         if "oob_score" in own and own.get("bootstrap", True):
-            predicted = _out_of_bag(model.set_params(oob_score=True), X, y, classes)
+            more = {"warm_start": False} if "warm_start" in own else {}
+            predicted = _out_of_bag(model.set_params(oob_score=True, **more), X, y, classes)
         else:
             predicted = _out_of_fold(model, X, y, classes, n_folds, fold_seed)
     if classes is None:
@@ -385,46 +400,46 @@ def _out_of_fold(model, X, y, classes, n_folds, seed):
     check_integer("n_folds", n_folds, least=2, most=len(y), why="parts held out in turn")
     options = dict(shuffle=True, random_state=seed)
     if classes is None:
-        return _predicted(model, X, y, KFold(n_folds, **options))
+        return _predicted(model, X, y, KFold(n_folds, **options), lambda _: "predict")[0]
     labels = classes[0]
     counts = np.bincount(classes[1])
-    if len(labels) < 2:
-        raise ValueError(
-            f"y holds one class only, {labels[0]!r}: there is nothing to tell it from."
-        )
     if counts.min() < n_folds:
         label = labels[counts.argmin()]
         few = counts.min()
         way_out = f"give n_folds={few}" if few > 1 else "leave its rows out"
+        bagged = "give a forest as the estimator, which needs no folds"
+        if "bootstrap" in model.get_params():
+            bagged = "give bootstrap=True, which needs no folds"
         raise ValueError(
             f"class {label.item() if hasattr(label, 'item') else label!r} has {few} of "
-            f"{len(y)} rows, fewer than n_folds={n_folds}: {way_out}, or give a forest as the "
-            "estimator, which needs no folds."
+            f"{len(y)} rows, fewer than n_folds={n_folds}: {way_out}, or {bagged}."
         )
-    folds = StratifiedKFold(n_folds, **options)
-    if (
-        hasattr(model, "decision_function")
-        and hasattr(model, "predict_proba")
-        and _is_logistic(model)
-    ):
-        # finite, however sure
-        z = _predicted(model, X, y, folds, "decision_function")
+    z, method = _predicted(model, X, y, StratifiedKFold(n_folds, **options), _method_of)
+    if method == "predict_proba":
+        return np.log(np.maximum(z, LEAST_PROBABILITY))
+    if method == "predict":
+        return (np.asarray(z)[:, None] == labels).astype(float) - 1.0
+    if _is_logistic(model):
         return log_softmax(z if z.ndim == 2 else np.column_stack([np.zeros(len(z)), z]), axis=1)
-    if hasattr(model, "predict_proba"):
-        shares = _predicted(model, X, y, folds, "predict_proba")
-        return np.log(np.maximum(shares, LEAST_PROBABILITY))
-    if not hasattr(model, "decision_function"):
-        said = _predicted(model, X, y, folds)
-        return (np.asarray(said)[:, None] == labels).astype(float) - 1.0
-    z = _predicted(model, X, y, folds, "decision_function")
     z = z if z.ndim == 2 else np.column_stack([-z, z])
     first, second = -np.sort(-z, axis=1)[:, :2].T
     return z - np.where(z == first[:, None], second[:, None], first[:, None])
 
 
-def _predicted(model, X, y, folds, method="predict"):
-    # scikit-learn's `cross_val_predict` with a bar; but that trains on numbers in place of labels,
-    # which a `class_weight` would not know
+def _method_of(fitted):
+    # What tells most of the classes. Some, as a StackingClassifier, know it once they are fitted.
+    has_probabilities = hasattr(fitted, "predict_proba")
+    has_decisions = hasattr(fitted, "decision_function")
+    if has_probabilities and not (has_decisions and _is_logistic(fitted)):
+        return "predict_proba"
+    # of logistic regression finite, however sure
+    return "decision_function" if has_decisions else "predict"
+
+
+def _predicted(model, X, y, folds, method_of):
+    # What the method says that is chosen of the fitted model, and its name. scikit-learn's
+    # `cross_val_predict` with a bar; but that trains on numbers in place of labels, which a
+    # `class_weight` would not know
     X, y = indexable(X, y)
     held_out = []
     found = []
@@ -433,10 +448,11 @@ def _predicted(model, X, y, folds, method="predict"):
             fitted = clone(model)
             fitted.fit(*_safe_split(fitted, X, y, train))
             X_held, _ = _safe_split(fitted, X, y, held, train)
+            method = method_of(fitted)
             found.append(getattr(fitted, method)(X_held))
             held_out.append(held)
             bar.update()
-    return np.concatenate(found)[np.argsort(np.concatenate(held_out))]
+    return np.concatenate(found)[np.argsort(np.concatenate(held_out))], method
 
 
 def _is_logistic(model):

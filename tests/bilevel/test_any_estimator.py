@@ -40,6 +40,7 @@ from sklearn.linear_model import (
     Lasso,
     LinearRegression,
     LogisticRegression,
+    LogisticRegressionCV,
     Ridge,
     RidgeClassifier,
     SGDClassifier,
@@ -662,3 +663,33 @@ def test_whether_transformers_give_frames_changes_nothing(estimator, form, data)
         found = for_estimator(estimator).fit(*data)
     np.testing.assert_array_equal(found.indices_, expected.indices_)
     np.testing.assert_array_equal(found.weights_, expected.weights_)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "l2", "own"),
+    [
+        (Ridge(alpha=np.array([300.0])), 0.5, True),
+        (Ridge(alpha=[300.0]), 0.5, True),
+        (Ridge(alpha=[300.0, 3.0]), None, False),
+        (LogisticRegressionCV(), 1 / 600, True),
+        (LogisticRegressionCV(l1_ratios=(0.0,)), 1 / 600, True),
+        (LogisticRegressionCV(l1_ratios=(0.0, 1.0), solver="saga"), None, False),
+    ],
+    ids=str,
+)
+def test_penalties_in_arrays_are_read(estimator, l2, own):
+    linear = AnyEstimatorCoreset(estimator).candidates(600.0)[0]
+    assert linear.own is own
+    assert l2 is None or linear.l2 == pytest.approx(l2)
+
+
+@pytest.mark.parametrize("n_rows", [5, 150])
+def test_leaves_that_fit_into_the_components_lose_nothing(n_rows):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_rows, 3))
+    y = np.arange(n_rows) % 2 + (X[:, 0] > 0)
+    leaves = TreeLeaves(RandomForestClassifier(1, max_leaf_nodes=4), random_state=0).fit(X, y)
+    Z = leaves.transform(X)
+    numbers = leaves.forest_.apply(X)
+    shared = (numbers[:, None] == numbers[None]).mean(axis=2)
+    np.testing.assert_allclose(Z @ Z.T, shared, atol=1e-5)

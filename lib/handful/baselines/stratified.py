@@ -1,19 +1,102 @@
 """Stratified sampling: uniform sampling in which every class, or every value of a column, has its
 share."""
 
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.utils import ClassifierTags
 from sklearn.utils.multiclass import check_classification_targets
 
-from handful.checks import Accepts
+from handful.checks import MAX_SEED, Accepts, check_size, check_some_count
 from handful.coreset import SizedSelector
+from handful.plans import Plan
 from handful.running import warn
 from handful.tables import as_array, canonical, is_missing, names_of
+
+
+@dataclass(frozen=True)
+class _DrawStrata(Plan):
+    """The rows of each stratum are counted, and drawn from all blocks alike."""
+
+    def select(self, selector, blocks, rng):
+        """As `Plan.select`."""
+        found = blocks.map(_strata_of_block, clone(selector))
+        places: dict = {}
+        for names, _, _ in found:
+            for name in names:
+                places.setdefault(name, len(places))
+        # Of each block and stratum: rows, and their weight.
+        shape = len(found), len(places)
+        n_rows = np.zeros(shape, np.int64)
+        mass = np.zeros(shape)
+        for i, (names, rows, weight) in enumerate(found):
+            own = [places[name] for name in names]
+            n_rows[i, own] = rows
+            mass[i, own] = weight
+        check_some_count(n_rows.any(), blocks.n)
+        check_size(selector.size, n_rows.sum(), blocks.n)
+        group = np.arange(len(places))
+        if selector.size < len(group):
+            group = selector._fewer(group, mass.sum(0))
+        of_group = group[:, None] == np.arange(group.max() + 1)
+        n_rows_each = n_rows.sum(0) @ of_group
+        n_drawn = allocate(mass.sum(0) @ of_group / mass.sum(), n_rows_each, selector.size)
+        due = np.zeros(shape, np.int64)
+        for j, number in enumerate(n_drawn):
+            where = np.nonzero(n_rows * of_group[:, j])
+            due[where] = rng.multivariate_hypergeometric(n_rows[where], number, method="marginals")
+        own = [
+            [(int(due[i, places[name]]), int(group[places[name]])) for name in names]
+            if due[i].any()
+            else None
+            for i, (names, _, _) in enumerate(found)
+        ]
+        seed = int(rng.integers(MAX_SEED))
+        drawn = blocks.map(_drawn_of_block, clone(selector), seed, own=own)
+        ids, weights, stratum = map(np.concatenate, zip(*drawn))
+        shuffled = rng.permutation(len(ids))
+        by_stratum = shuffled[np.argsort(stratum[shuffled], kind="stable")]
+        order, scale = _in_shares(n_rows_each, n_drawn, rng)
+        return ids[by_stratum][order], (weights[by_stratum] * scale)[order]
+
+
+def _strata_of_block(block, selector):
+    """Of the strata of a block: their values, rows and weight, in the order in which they come."""
+    block = block.of_positive_weight()
+    if not len(block):
+        return [], np.zeros(0, int), np.zeros(0)
+    values, numbers = selector._strata_of(*selector._check_part(block.X, block.y))
+    _, first = np.unique(numbers, return_index=True)
+    names = [None if is_missing(value) else value for value in values[first].tolist()]
+    return names, np.bincount(numbers), np.bincount(numbers, block.weight)
+
+
+def _drawn_of_block(block, selector, seed, own):
+    """Rows drawn from each stratum of a block: their places, weights, and numbers of strata."""
+    rng = np.random.default_rng([seed, int(block.ids[0])])
+    block = block.of_positive_weight()
+    _, numbers = selector._strata_of(*selector._check_part(block.X, block.y))
+    drawn = [
+        rng.choice(np.flatnonzero(numbers == j), number, replace=False)
+        for j, (number, _) in enumerate(own)
+    ]
+    stratum = np.repeat([j for _, j in own], list(map(len, drawn)))
+    rows = np.concatenate(drawn)
+    return block.ids[rows], block.weight[rows], stratum
+
+
+def _in_shares(n_rows, n_drawn, rng):
+    """Of rows by stratum: an order in which the first k hold each stratum in about its share, and
+    for each row how many of its stratum it stands for."""
+    stratum = np.repeat(np.arange(len(n_drawn)), n_drawn)
+    place = np.arange(len(stratum)) - (np.cumsum(n_drawn) - n_drawn)[stratum]
+    shift = rng.random(len(n_drawn))
+    share = (place + shift[stratum]) / n_drawn[stratum]
+    return np.argsort(share, kind="stable"), (n_rows / n_drawn)[stratum]
 
 
 class StratifiedCoreset(SizedSelector):
@@ -55,16 +138,17 @@ class StratifiedCoreset(SizedSelector):
     _: KW_ONLY
     by: Any = None
 
+    _plan = _DrawStrata()
+
     @property
     def _accepts(self):
         y = "classes" if self.by is None else "unread"
         return Accepts(y, sparse=True, values=False)
 
     def _select(self, X, y, sample_weight, rng):
-        strata = y if self.by is None else column_of(X, self.by)
-        self._check_targets(strata)
+        _, numbers = self._strata_of(X, y)
         shuffled = rng.permutation(len(sample_weight))
-        strata = codes(strata)[shuffled]
+        strata = numbers[shuffled]
         if self.size < len(np.unique(strata)):
             strata = self._fewer(strata, sample_weight[shuffled])
         mass = np.bincount(strata, sample_weight[shuffled] / sample_weight.max())
@@ -75,17 +159,17 @@ class StratifiedCoreset(SizedSelector):
         stratum = np.repeat(np.arange(len(n_drawn)), n_drawn)
         first_drawn = np.cumsum(n_drawn) - n_drawn
         first_row = np.cumsum(n_rows) - n_rows
-        place = np.arange(self.size) - first_drawn[stratum]
-        row = first_row[stratum] + place
+        row = np.arange(self.size) + (first_row - first_drawn)[stratum]
         drawn = by_stratum[row]
-        # An order in which the first k rows hold each stratum in about its share.
-        shift = rng.random(len(n_drawn))
-        share = (place + shift[stratum]) / n_drawn[stratum]
-        order = np.argsort(share, kind="stable")
-        n_rows_each = n_rows / n_drawn
-        own_weight = sample_weight[drawn]
-        weights = own_weight * n_rows_each[stratum]
+        order, scale = _in_shares(n_rows, n_drawn, rng)
+        weights = sample_weight[drawn] * scale
         return drawn[order], weights[order]
+
+    def _strata_of(self, X, y):
+        """The values that make the strata, an array, and the number of each row's stratum."""
+        strata = y if self.by is None else column_of(X, self.by)
+        self._check_targets(strata)
+        return as_array(strata), codes(strata)
 
     def _check_targets(self, y):
         if self.by is not None:

@@ -4,6 +4,7 @@ each."""
 from dataclasses import dataclass, replace
 from numbers import Real
 
+import numpy as np
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -51,6 +52,9 @@ def linear(estimator, n):
     given = estimator.get_params()
     inverse = given.get("C")
     alpha = given.get("alpha")
+    if np.size(alpha) == 1 and not isinstance(alpha, str | None):
+        # scikit-learn takes an array of one, too
+        alpha = np.ravel(alpha)[0]
     if given.get("penalty", "l2") is None:
         # whatever its C or alpha
         l2 = LEAST_L2
@@ -68,7 +72,9 @@ def linear(estimator, n):
         l2 = 1 / n if {"Cs", "alphas"} & given.keys() else LEAST_L2
     own = (
         type(estimator).__name__ in OWN
-        and given.get("l1_ratio") in (None, 0.0)
+        and not (_has_l1(given.get("l1_ratio")) or _has_l1(given.get("l1_ratios")))
+        # a penalty for each output is no problem of ours
+        and np.size(alpha) == 1
         and given.get("penalty") in (None, "l2", "deprecated")
         and given.get("class_weight") is None
         and not given.get("positive")
@@ -80,6 +86,11 @@ def linear(estimator, n):
             "linear", None, max(l2, LEAST_L2), "optimised", given.get("fit_intercept", True), own
         )
     ]
+
+
+def _has_l1(ratios):
+    """Whether one of some shares of an L1 penalty is above zero; a word stands for none."""
+    return not isinstance(ratios, str) and any(np.ravel(ratios))
 
 
 def trees(estimator, n):

@@ -104,7 +104,7 @@ class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
         encoder.set_output(transform="default")
         self.encoder_ = encoder.fit(self._leaf_numbers(X))
         leaves = self._leaves(X)
-        rank = min(self.n_components, min(leaves.shape) - 1) or 1
+        rank = min(self.n_components, *leaves.shape)
         # the explained share of no variance, which nobody reads
         with np.errstate(invalid="ignore", divide="ignore"):
             svd = TruncatedSVD(rank, random_state=seeds[1])
