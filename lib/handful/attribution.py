@@ -351,22 +351,10 @@ def suspects(
     # scores of classes, not of their pairs
     pairwise = [name for name in model.get_params() if name.endswith("decision_function_shape")]
     model.set_params(**dict.fromkeys(pairwise, "ovr"))
-    classes = None
-    if kind_of(estimator) == "classifier":
-        if type_of_target(y).startswith("continuous"):
-            raise ValueError(
-                "y holds the targets of a regression, and the estimator is a classifier: give a "
-                "regressor."
-            )
-        classes = np.unique(y, return_inverse=True)
-        if len(classes[0]) < 2:
-            raise ValueError(
-                f"y holds one class only, {classes[0].tolist()}: there is nothing to tell it from."
-            )
+    classes = _classes_of(y) if kind_of(estimator) == "classifier" else None
     with training_named(estimator, X, "suspects({}, X, y)"):
         if "oob_score" in own and own.get("bootstrap", True):
-            more = {"warm_start": False} if "warm_start" in own else {}
-            predicted = _out_of_bag(model.set_params(oob_score=True, **more), X, y, classes)
+            predicted = _out_of_bag(model, X, y, classes)
         else:
             predicted = _out_of_fold(model, X, y, classes, n_folds, fold_seed)
     if classes is None:
@@ -377,7 +365,24 @@ def suspects(
     return Suspects(np.argsort(-scores, kind="stable"), scores)
 
 
+def _classes_of(y):
+    # The classes and the number of each label's.
+    if type_of_target(y).startswith("continuous"):
+        raise ValueError(
+            "y holds the targets of a regression, and the estimator is a classifier: give a "
+            "regressor."
+        )
+    labels, numbers = np.unique(y, return_inverse=True)
+    if len(labels) < 2:
+        raise ValueError(
+            f"y holds one class only, {labels.tolist()}: there is nothing to tell it from."
+        )
+    return labels, numbers
+
+
 def _out_of_bag(model, X, y, classes):
+    warm = {"warm_start": False} if "warm_start" in model.get_params() else {}
+    model.set_params(oob_score=True, **warm)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "Some inputs do not have OOB")
         try:

@@ -176,6 +176,7 @@ def compare(
     if find_spec("pandas") is None:
         raise ImportError("compare gives a data frame, which needs pandas: pip install pandas.")
     named = _named(selectors)
+    _warn_of_no_size(named)
     _check_trainer(estimator, scoring)
     score = check_scoring(estimator, scoring)
     X, y, test = _readable_data(X, y, test)
@@ -256,6 +257,12 @@ def _check_scored(frame, named, may_fail):
                 error = f"{error.splitlines()[0]} {AS_IT_IS}"
             cure = _cure([error])
             raise ValueError(f"{name} gave no score at all: {error}{cure}")
+
+
+def _warn_of_no_size(named):
+    for name, selector in named.items():
+        if "size" not in _options_of(selector):
+            warn(f"{name} has no option size: it chooses as many rows at each of the sizes.")
 
 
 def _check_trainer(estimator, scoring):
@@ -402,9 +409,6 @@ def _named(selectors):
     for selector in selectors.values():
         check_selector(selector, "; the order is compare(selectors, estimator, X, y)")
     named = {str(name): selector for name, selector in selectors.items()}
-    for name, selector in named.items():
-        if "size" not in _options_of(selector):
-            warn(f"{name} has no option size: it chooses as many rows at each of the sizes.")
     taken = sorted({ALL_ROWS, BEST_DRAW, MORE_ROWS} & named.keys())
     if taken or len(named) < len(selectors):
         what = (

@@ -24,79 +24,113 @@ class _DrawStrata(Plan):
 
     def select(self, selector, blocks, rng):
         """As `Plan.select`."""
-        found = blocks.map(_strata_of_block, clone(selector))
-        places: dict = {}
-        for names, _, _ in found:
-            for name in names:
-                places.setdefault(name, len(places))
-        # Of each block and stratum: rows, and their weight.
-        shape = len(found), len(places)
-        n_rows = np.zeros(shape, np.int64)
-        mass = np.zeros(shape)
-        for i, (names, rows, weight) in enumerate(found):
-            own = [places[name] for name in names]
-            n_rows[i, own] = rows
-            mass[i, own] = weight
-        check_some_count(n_rows.any(), blocks.n)
-        check_size(selector.size, n_rows.sum(), blocks.n)
-        group = np.arange(len(places))
-        if selector.size < len(group):
-            group = selector._fewer(group, mass.sum(0))
-        of_group = group[:, None] == np.arange(group.max() + 1)
-        n_rows_each = n_rows.sum(0) @ of_group
-        n_drawn = allocate(mass.sum(0) @ of_group / mass.sum(), n_rows_each, selector.size)
-        due = np.zeros(shape, np.int64)
-        for j, number in enumerate(n_drawn):
-            where = np.nonzero(n_rows * of_group[:, j])
-            due[where] = rng.multivariate_hypergeometric(n_rows[where], number, method="marginals")
-        own = [
-            [(int(due[i, places[name]]), int(group[places[name]])) for name in names]
-            if due[i].any()
-            else None
-            for i, (names, _, _) in enumerate(found)
-        ]
+        chooser = clone(selector)
+        found = blocks.map(_strata_of_block, chooser)
+        strata, n_rows, mass = _table_of(found)
+        n_present = n_rows.sum()
+        check_some_count(n_present, blocks.n)
+        check_size(selector.size, n_present, blocks.n)
+        kept = np.arange(n_rows.shape[1])
+        if selector.size < len(kept):
+            # In a stream the smallest are one.
+            kept = selector._fewer(kept, mass.sum(0))
+            strata = [kept[own] for own in strata]
+            n_rows = _added_up(n_rows, kept)
+            mass = _added_up(mass, kept)
+        total = n_rows.sum(0)
+        share = mass.sum(0) / mass.sum()
+        n_drawn = allocate(share, total, selector.size)
+        due = np.column_stack(
+            [
+                rng.multivariate_hypergeometric(rows, number, method="marginals")
+                for rows, number in zip(n_rows.T, n_drawn)
+            ]
+        )
         seed = int(rng.integers(MAX_SEED))
-        drawn = blocks.map(_drawn_of_block, clone(selector), seed, own=own)
+        own = [
+            (own_strata, due_here) if due_here.any() else None
+            for own_strata, due_here in zip(strata, due)
+        ]
+        drawn = blocks.map(_drawn_of_block, chooser, seed, own=own)
         ids, weights, stratum = map(np.concatenate, zip(*drawn))
         shuffled = rng.permutation(len(ids))
-        by_stratum = shuffled[np.argsort(stratum[shuffled], kind="stable")]
-        order, scale = _in_shares(n_rows_each, n_drawn, rng)
-        return ids[by_stratum][order], (weights[by_stratum] * scale)[order]
+        shuffled_strata = stratum[shuffled]
+        by_stratum = shuffled[np.argsort(shuffled_strata, kind="stable")]
+        order, scale = _in_shares(total, n_drawn, rng)
+        ids = ids[by_stratum]
+        weights = weights[by_stratum] * scale
+        return ids[order], weights[order]
 
 
 def _strata_of_block(block, selector):
     """Of the strata of a block: their values, rows and weight, in the order in which they come."""
     block = block.of_positive_weight()
     if not len(block):
-        return [], np.zeros(0, int), np.zeros(0)
-    values, numbers = selector._strata_of(*selector._check_part(block.X, block.y))
+        nothing = np.zeros(0, np.int64)
+        return [], nothing, nothing
+    X, y = selector._check_part(block.X, block.y)
+    values, numbers = selector._strata_of(X, y)
     _, first = np.unique(numbers, return_index=True)
     names = [None if is_missing(value) else value for value in values[first].tolist()]
-    return names, np.bincount(numbers), np.bincount(numbers, block.weight)
+    n_rows = np.bincount(numbers)
+    mass = np.bincount(numbers, block.weight)
+    return names, n_rows, mass
+
+
+def _table_of(found):
+    """The strata of each block by their numbers, and tables (blocks, strata) of rows and
+    weights."""
+    numbers: dict = {}
+    for names, _, _ in found:
+        for name in names:
+            numbers.setdefault(name, len(numbers))
+    shape = len(found), len(numbers)
+    n_rows = np.zeros(shape, np.int64)
+    mass = np.zeros(shape)
+    strata = []
+    for i, (names, rows, weight) in enumerate(found):
+        own = np.array([numbers[name] for name in names], np.intp)
+        n_rows[i, own] = rows
+        mass[i, own] = weight
+        strata.append(own)
+    return strata, n_rows, mass
+
+
+def _added_up(table, kept):
+    """A table of blocks and strata, of which those of one number in `kept` are added up."""
+    summed = np.zeros((len(table), kept.max() + 1), table.dtype)
+    np.add.at(summed, (slice(None), kept), table)
+    return summed
 
 
 def _drawn_of_block(block, selector, seed, own):
     """Rows drawn from each stratum of a block: their places, weights, and numbers of strata."""
-    rng = np.random.default_rng([seed, int(block.ids[0])])
+    strata, due = own
+    first = int(block.ids[0])
+    rng = np.random.default_rng([seed, first])
     block = block.of_positive_weight()
-    _, numbers = selector._strata_of(*selector._check_part(block.X, block.y))
+    X, y = selector._check_part(block.X, block.y)
+    _, numbers = selector._strata_of(X, y)
+    stratum = strata[numbers]
     drawn = [
-        rng.choice(np.flatnonzero(numbers == j), number, replace=False)
-        for j, (number, _) in enumerate(own)
+        rng.choice(np.flatnonzero(stratum == j), due[j], replace=False) for j in np.flatnonzero(due)
     ]
-    stratum = np.repeat([j for _, j in own], list(map(len, drawn)))
     rows = np.concatenate(drawn)
-    return block.ids[rows], block.weight[rows], stratum
+    return block.ids[rows], block.weight[rows], stratum[rows]
 
 
 def _in_shares(n_rows, n_drawn, rng):
     """Of rows by stratum: an order in which the first k hold each stratum in about its share, and
     for each row how many of its stratum it stands for."""
-    stratum = np.repeat(np.arange(len(n_drawn)), n_drawn)
-    place = np.arange(len(stratum)) - (np.cumsum(n_drawn) - n_drawn)[stratum]
-    shift = rng.random(len(n_drawn))
+    n_strata = len(n_drawn)
+    stratum = np.repeat(np.arange(n_strata), n_drawn)
+    first = np.cumsum(n_drawn) - n_drawn
+    place = np.arange(len(stratum)) - first[stratum]
+    shift = rng.random(n_strata)
     share = (place + shift[stratum]) / n_drawn[stratum]
-    return np.argsort(share, kind="stable"), (n_rows / n_drawn)[stratum]
+    order = np.argsort(share, kind="stable")
+    scale = n_rows / n_drawn
+    return order, scale[stratum]
 
 
 class StratifiedCoreset(SizedSelector):
@@ -151,7 +185,8 @@ class StratifiedCoreset(SizedSelector):
         strata = numbers[shuffled]
         if self.size < len(np.unique(strata)):
             strata = self._fewer(strata, sample_weight[shuffled])
-        mass = np.bincount(strata, sample_weight[shuffled] / sample_weight.max())
+        relative = sample_weight / sample_weight.max()
+        mass = np.bincount(strata, relative[shuffled])
         n_rows = np.bincount(strata)
         n_drawn = allocate(mass, n_rows, self.size)
         # The rows of each stratum in random order, of which the first are drawn.
@@ -274,7 +309,8 @@ def codes(values):
         numbers = [found.setdefault(value, len(found)) for value in known]
         return np.array(numbers, dtype=np.intp)
     _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[inverse]
+    rank = np.argsort(np.argsort(first))
+    return rank[inverse]
 
 
 def column_of(X, by):

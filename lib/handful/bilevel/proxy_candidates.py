@@ -70,7 +70,23 @@ def linear(estimator, n):
     else:
         # it finds one by cross-validation, or has none
         l2 = 1 / n if {"Cs", "alphas"} & given.keys() else LEAST_L2
-    own = (
+    return [
+        Candidate(
+            "linear",
+            None,
+            max(l2, LEAST_L2),
+            "optimised",
+            given.get("fit_intercept", True),
+            _is_own(estimator, alpha),
+        )
+    ]
+
+
+def _is_own(estimator, alpha):
+    """Whether an estimator, its alpha a number or None, minimises a loss and a squared penalty that
+    `Logistic` or `LeastSquares` is of."""
+    given = estimator.get_params()
+    return (
         type(estimator).__name__ in OWN
         and not (_has_l1(given.get("l1_ratio")) or _has_l1(given.get("l1_ratios")))
         # a penalty for each output is no problem of ours
@@ -81,11 +97,6 @@ def linear(estimator, n):
         # it penalises the intercept
         and given.get("solver") != "liblinear"
     )
-    return [
-        Candidate(
-            "linear", None, max(l2, LEAST_L2), "optimised", given.get("fit_intercept", True), own
-        )
-    ]
 
 
 def _has_l1(ratios):

@@ -53,21 +53,26 @@ class Medoids(SizedSelector):
 
     def _select(self, X: Any, y: Any, sample_weight: Any, rng: Any) -> Any:
         u = sample_weight
-        X, _ = centred(np.ascontiguousarray(X), u)
+        X = np.ascontiguousarray(X)
+        X, _ = centred(X, u)
         # squares that float32 holds, and the same digits
-        _, exponent = np.frexp(np.abs(X).max())
+        largest = np.abs(X).max()
+        _, exponent = np.frexp(largest)
         X /= 2.0**exponent
         if self.size <= FEW:
             seed = int(rng.integers(MAX_SEED))
             seeds = plain_seeds(X, u, self.size, seed)
-            centers = _lloyd(X, u, X[seeds])
+            start = X[seeds]
+            centers = _lloyd(X, u, start)
         else:
             mixture = VCGMM(self.size, compute_labels=False, random_state=rng)
-            centers = mixture.fit(X, sample_weight=u).cluster_centers_
+            mixture.fit(X, sample_weight=u)
+            centers = mixture.cluster_centers_
         label, sq_dist = nearest_centers(X, centers)
         rows = _nearest_rows(label, sq_dist, self.size)
         rows.sort()
-        cell, _ = nearest_centers(X, X[rows])
+        medoids = X[rows]
+        cell, _ = nearest_centers(X, medoids)
         weights = np.bincount(cell, weights=u, minlength=self.size)
         return rows, weights
 
@@ -76,7 +81,8 @@ def _lloyd(X, weights, centers):
     for _ in range(ROUNDS):
         label, _ = nearest_centers(X, centers)
         means, mass = cell_means(X, label, weights, len(centers))
-        has_rows = mass[:, None] > 0
+        by_center = mass[:, None]
+        has_rows = by_center > 0
         centers = np.where(has_rows, means, centers)
     return centers
 
@@ -85,11 +91,13 @@ def _nearest_rows(label, sq_dist, size):
     """Of each of `size` cells the row nearest to its centre; for an empty cell one of the rows
     farthest from their own."""
     order = np.lexsort((sq_dist, label))
-    _, first = np.unique(label[order], return_index=True)
+    ascending = label[order]
+    _, first = np.unique(ascending, return_index=True)
     rows = order[first]
     n_empty = size - len(rows)
     if n_empty == 0:
         return rows
     sq_dist[rows] = -1.0
     farthest_first = np.argsort(-sq_dist, kind="stable")
-    return np.append(rows, farthest_first[:n_empty])
+    more = farthest_first[:n_empty]
+    return np.append(rows, more)

@@ -480,6 +480,17 @@ def _sees_rows(graph, n):
     return any(_has_rows(_data_of(variable), n) for variable in ancestors)
 
 
+def _data_on_rows(variables, n, rows):
+    """What stands for those of some variables that are data of n rows, on some of these."""
+    made = {}
+    for variable in variables:
+        data = _data_of(variable)
+        if _has_rows(data, n):
+            is_known = isinstance(rows, np.ndarray)
+            made[variable] = pt.constant(data[rows]) if is_known else variable[rows]
+    return made
+
+
 def _on_rows(graph, n, rows, latent=()):
     """A graph made anew on some rows of the data that have n of them.
 
@@ -490,13 +501,8 @@ def _on_rows(graph, n, rows, latent=()):
     rows : variable or array of numbers of rows
     latent : variables that stay as they are, and with them what their priors are made of
     """
-    is_known = isinstance(rows, np.ndarray)
-    count = pt.constant(len(rows)) if is_known else rows.shape[0]
-    made = {}
-    for variable in traversal.ancestors([graph], blockers=latent):
-        data = _data_of(variable)
-        if _has_rows(data, n):
-            made[variable] = pt.constant(data[rows]) if is_known else variable[rows]
+    count = pt.constant(len(rows)) if isinstance(rows, np.ndarray) else rows.shape[0]
+    made = _data_on_rows(traversal.ancestors([graph], blockers=latent), n, rows)
     for node in traversal.toposort([graph], blockers=latent):
         inputs = [made.get(variable, variable) for variable in node.inputs]
         place = _place_of_shape(node.op)
