@@ -748,3 +748,15 @@ def test_draws_may_be_an_array_of_jax_and_an_argument_may_be_empty():
         )
     with pytest.raises(ValueError, match="argument y holds NaN in 1 of 1500 rows"):
         from_numpyro(model, X, np.where(np.arange(N) == 7, np.nan, y), np.zeros(0))
+
+
+def test_products_of_single_precision_are_no_company_of_other_rows():
+    rng = np.random.default_rng(0)
+    X = jnp.asarray(rng.normal(size=(400, 50)), jnp.float32)
+    W = jnp.asarray(rng.normal(size=(50, 8)), jnp.float32)
+
+    def model(X, y):
+        b = numpyro.sample("b", dist.Normal(0, 1).expand([8]).to_event(1))
+        numpyro.sample("y", dist.Normal(jnp.tanh(X @ W) @ b, 1.0), obs=y)
+
+    assert from_numpyro(model, X, rng.normal(size=400), random_state=0).kl_ < 1e-3
