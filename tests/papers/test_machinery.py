@@ -303,7 +303,7 @@ def test_an_audit_runs_recorded_tasks_again_and_tells_what_differs(checkout):
         checkout.handful("reproduce", "--profile", "laptop", "--only", "fig")
     made = read_record(checkout.record("laptop"))
     same = checkout.handful("audit", "--share", "0.5", "--only", "fig")
-    assert "demo/fig: 3 rows as on record" in same.stdout, same.stdout
+    assert "demo/fig at profile laptop: 3 rows as on record" in same.stdout, same.stdout
     assert same.returncode == 0
     before = checkout.record("laptop").read_bytes()
     audited = read_record(checkout.record("laptop"))
@@ -317,7 +317,7 @@ def test_an_audit_runs_recorded_tasks_again_and_tells_what_differs(checkout):
     assert checkout.record("laptop").read_bytes() == before
     (checkout.papers / "demo" / "fig.py").write_text("import lost")
     broken = checkout.handful("audit", "--only", "fig")
-    assert "demo/fig: its tasks do not run: ModuleNotFoundError" in broken.stdout
+    assert "demo/fig at profile laptop: its tasks do not run: ModuleNotFoundError" in broken.stdout
     assert broken.returncode == 1
     (checkout.papers / "demo" / "fig.py").write_text(MODULE)
 
@@ -413,13 +413,13 @@ def test_an_audit_calls_the_functions_of_the_sweeps_and_does_not_run_their_noteb
     checkout.notebook("fig", [CELLS[0], "1 / 0"])
     audited = checkout.handful("audit", "--share", "1", "--only", "fig")
     checkout.notebook("fig", CELLS)
-    assert "demo/fig: 6 rows as on record" in audited.stdout
+    assert "demo/fig at profile laptop: 6 rows as on record" in audited.stdout
     # A record of before has no sweeps, and one without a sweep is the notebook's.
     text = checkout.record("laptop").read_text()
     record = json.loads(text)
     checkout.record("laptop").write_text(to_json(record | {"sweeps": []}))
     audited = checkout.handful("audit", "--only", "fig")
-    assert "demo/fig: 6 rows as on record" in audited.stdout
+    assert "demo/fig at profile laptop: 6 rows as on record" in audited.stdout
     # One whose only sweep went into a summary is the notebook's, too.
     summed_up = {
         "function": "copy:copy",
@@ -429,11 +429,11 @@ def test_an_audit_calls_the_functions_of_the_sweeps_and_does_not_run_their_noteb
     }
     checkout.record("laptop").write_text(to_json(record | {"sweeps": [summed_up]}))
     audited = checkout.handful("audit", "--only", "fig")
-    assert "demo/fig: 6 rows as on record" in audited.stdout
+    assert "demo/fig at profile laptop: 6 rows as on record" in audited.stdout
     del record["sweeps"]
     checkout.record("laptop").write_text(to_json(record))
     audited = checkout.handful("audit", "--only", "fig")
-    assert "demo/fig: 6 rows as on record" in audited.stdout
+    assert "demo/fig at profile laptop: 6 rows as on record" in audited.stdout
     audited = checkout.handful("audit", "--only", "fig", "--minutes", "0")
     assert (
         "the record holds no sweep of its rows, and its notebook as a whole takes" in audited.stdout
