@@ -4,7 +4,7 @@ all centres."""
 import numpy as np
 import pytest
 from handful.clustering import VCGMM
-from handful.distances import nearest_centers, probable_centers
+from handful.distances import inverted_file, nearest_centers, probable_centers
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -58,3 +58,15 @@ def test_the_unit_of_float32_rows_changes_no_label(exponent, rng):
     found, small_dist = nearest_centers(small, small[:8])
     np.testing.assert_array_equal(found, labels)
     np.testing.assert_allclose(np.ldexp(small_dist, -2 * exponent), sq_dist, rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_cells_that_are_no_centres_list_nothing(seed):
+    """Of more than four cells at one point some list no centre (this divided by zero)."""
+    rng = np.random.default_rng(seed)
+    centers = rng.normal(size=(8, 5))[rng.integers(8, size=2900)].astype(np.float32)
+    cells, lists = inverted_file(centers)
+    assert len(cells) == len(lists)
+    assert min(map(len, lists)) > 0
+    labels, _ = probable_centers(centers, centers, (cells, lists))
+    assert (centers[labels] == centers).all()

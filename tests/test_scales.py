@@ -73,6 +73,25 @@ def test_raw_columns_are_told_of_once_with_the_line_that_mends_it(model):
     assert told(model.fit, StandardScaler().fit_transform(X), Y) == []
 
 
+@pytest.mark.parametrize("model", [Medoids(10), VCGMM(3), MiniBatchKMeans(n_clusters=3, n_steps=5)])
+def test_rows_of_weight_zero_are_not_looked_at(model):
+    rows = np.random.default_rng(0).normal(size=(500, 2))
+    weights = np.ones(500)
+    weights[:100] = 0
+    rows[:100, 1] *= 1e6
+    assert told(model.fit, rows, None, weights) == []
+    assert len(told(model.fit, rows)) == 1
+
+
+def test_medoids_of_many_clusters_are_told_of_once_in_their_name():
+    rows = (np.random.default_rng(0).normal(size=(280, 3)) * [1, 1, 1000])[np.arange(2000) % 280]
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        Medoids(300, random_state=0).fit(rows)
+    (said,) = given
+    assert "Medoids goes by the large ones" in str(said.message)
+
+
 def test_two_columns_of_a_factor_of_a_hundred_are_named():
     rows = np.random.default_rng(0).normal(size=(300, 3)) * [1.0, 1.0, 250.0]
     (said,) = told(KCenter(5).fit, rows)

@@ -213,7 +213,7 @@ def nearest_centers(X, centers):
 
 def inverted_file(centers):
     """About sqrt(C) cells, found by k-means on the centres; each centre is listed in the four
-    nearest of them.
+    nearest of them, and a cell that lists none is left out.
 
     Returns
     -------
@@ -228,7 +228,9 @@ def inverted_file(centers):
     most = min(LISTED, len(cells))
     values = row_norms(cells, squared=True) / 2 - centers @ cells.T
     nearest = np.argpartition(values, most - 1, axis=1)[:, :most]
-    return cells, [np.flatnonzero((nearest == j).any(axis=1)) for j in range(len(cells))]
+    # Of more than four cells about one point some are no centre's.
+    used = np.unique(nearest)
+    return cells[used], [np.flatnonzero((nearest == j).any(axis=1)) for j in used]
 
 
 def probable_centers(X, centers, file=None):

@@ -115,7 +115,7 @@ def test_the_first_rows_must_be_enough_and_the_number_of_clusters_stays(rng):
     ):
         VCGMM(8).partial_fit(X[:5])
     model = VCGMM(8).partial_fit(X)
-    with pytest.raises(ValueError, match="n_clusters is 9, but the warm start has 8 centres"):
+    with pytest.raises(ValueError, match="n_clusters is 9, but there are 8 centres"):
         model.set_params(n_clusters=9).partial_fit(X)
     with pytest.raises(ValueError, match="features"):
         VCGMM(8).fit(X).partial_fit(X[:, :3])
@@ -130,3 +130,34 @@ def test_counts_may_be_made_shares_in_between(rng):
             model.counts_ /= model.counts_.sum()
         found.append(model.partial_fit(X[400:]).counts_)
     np.testing.assert_array_equal(*found)
+
+
+def test_each_chunk_of_a_stream_has_draws_of_its_own(rng):
+    """Rows in one order in each chunk: the same places of all would not average out."""
+    centres = np.repeat([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0], [20.0, 20.0]], 250, axis=0)
+    model = VCGMM(4, coreset_size=40, compute_labels=False, random_state=0)
+    for _ in range(100):
+        model.partial_fit(centres + rng.normal(size=centres.shape))
+    assert model.counts_ == pytest.approx(np.full(4, 25_000), rel=0.1)
+
+
+def test_a_cluster_of_earlier_rows_is_in_use_while_its_nearest_row_is(rng):
+    # The first row of the second cluster is nearer to the other centre in the end.
+    first = np.array([5.1, 9.5, 9.8, 10, 10.2, 10.1, 0, 0.1, -0.1, 0.2])[:, None]
+    then = np.tile([1.5, 1.6, 1.7, 1.4], 5)[:, None]
+    model = VCGMM(2, init=np.array([[0.0], [9.0]]), random_state=0)
+    model.partial_fit(first).partial_fit(then)
+    assert len(np.unique(model.predict(np.vstack([first, then])))) == 2
+    assert model.n_empty_ == 0
+
+
+def test_to_go_on_with_another_number_of_clusters_is_refused_with_a_way_out_that_works(rng):
+    X = blobs(rng, 200)
+    model = VCGMM(8, random_state=0).fit(X).set_params(n_clusters=9)
+    with pytest.raises(ValueError, match="there are 8 centres to go on from; call fit to begin"):
+        model.partial_fit(X)
+    assert len(model.fit(X).cluster_centers_) == 9
+    model.set_params(n_clusters=8, warm_start=True)
+    with pytest.raises(ValueError, match=r"call set_params\(warm_start=False\) and fit to begin"):
+        model.fit(X)
+    assert len(model.set_params(warm_start=False).fit(X).cluster_centers_) == 8

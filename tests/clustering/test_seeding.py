@@ -209,3 +209,15 @@ def test_squared_distances_hold_eight_digits_far_from_the_origin_and_in_tight_cl
     labels, nearest = nearest_centers(kind(X), centers)
     assert (labels == exact.argmin(axis=1)).all()
     np.testing.assert_allclose(nearest, exact.min(axis=1), rtol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("far", [-(2.0**31), 1e12])
+def test_a_row_far_from_all_others_leaves_them_apart(far, dtype, rng):
+    """Its weight in a mean would make all others one point."""
+    X = (10 * rng.normal(size=(50, 3)))[np.arange(3000) % 50]
+    X[0] = [far, 0, 0]
+    X = X.astype(dtype)
+    for n_trials in (1, None):
+        seeds, _, _ = kmeans_plusplus(X, 51, n_trials=n_trials, rng=rng)
+        assert len(np.unique(X[seeds], axis=0)) == 51

@@ -307,7 +307,7 @@ def test_warm_start_goes_on_where_it_stopped(rng):
     assert model.n_iter_ <= 3
     assert model.lower_bound_ > bound - 1e-3 * abs(bound)
     model.set_params(n_clusters=29)
-    with pytest.raises(ValueError, match="warm start has 30 centres"):
+    with pytest.raises(ValueError, match="there are 30 centres to go on from"):
         model.fit(X)
 
 
@@ -662,3 +662,31 @@ def test_clusters_narrower_than_float32_tells_apart_are_said_to_be(rng):
         warnings.simplefilter("error", ConvergenceWarning)
         double = VCGMM(9, random_state=0).fit(X)
     assert double.variance_ == pytest.approx(1e-6, rel=0.2)
+
+
+def test_clusters_narrower_than_the_floor_of_float64_are_told_of_and_copies_are_not(rng):
+    centers = 1e6 * np.array([[-1.0, -1], [-1, 1], [1, -1], [1, 1]])
+    copies = centers[rng.integers(4, size=2000)]
+    noise = rng.normal(size=copies.shape)
+    with pytest.warns(ConvergenceWarning, match="that float64 allows here, .* labels_ are right"):
+        narrow = VCGMM(4, random_state=0).fit(copies + 1e-6 * noise)
+    assert narrow.inertia_ / copies.size == pytest.approx(1e-12, rel=0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        wide = VCGMM(4, random_state=0).fit(copies + 1e-5 * noise)
+        VCGMM(4, random_state=0).fit(copies)
+        VCGMM(4, random_state=0).fit(rng.normal(size=(4, 3))[rng.integers(4, size=2000)] + 100)
+    assert wide.variance_ == pytest.approx(1e-10, rel=0.1)
+
+
+def test_one_neighbour_is_refused_where_there_are_more_clusters(rng):
+    X = blobs(rng, 200)
+    assert VCGMM(1, n_neighbors=1).fit(X).converged_
+    with pytest.raises(ValueError, match="n_neighbors must be an integer of at least 2, got"):
+        VCGMM(2, n_neighbors=1).fit(X)
+
+
+@pytest.mark.parametrize("init", [None, np.mean])
+def test_what_cannot_be_centres_is_refused_with_the_words_that_can(init, rng):
+    with pytest.raises(ValueError, match="init of VCGMM must be an array of centers, got .*'auto'"):
+        VCGMM(2, init=init).fit(blobs(rng, 50))

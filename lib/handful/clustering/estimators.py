@@ -31,9 +31,9 @@ STEPS = 4
 
 
 def centers_of(name, value, *, of, why):
-    """ValueError for a word in place of centres, which are checked once their shape can be; see
-    `handful.options`."""
-    if isinstance(value, (str, bytes)):
+    """ValueError for a word, a function or None in place of centres, which are checked once their
+    shape can be; see `handful.options`."""
+    if value is None or callable(value) or isinstance(value, (str, bytes)):
         raise ValueError(
             f"{name} of {type(of).__name__} must be an array of centers, got {name}={value!r}: "
             f"{why}."
@@ -56,10 +56,11 @@ class CentersEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
             ]
         )
 
-    def _warn_of_scales(self, X):
+    def _warn_of_scales(self, X, sample_weight):
         name = type(self).__name__
+        all_count = sample_weight is None or sample_weight.all()
         warn_of_scales(
-            X,
+            X if all_count else X[sample_weight > 0],
             name,
             f"Scale them first: make_pipeline(StandardScaler(), {name}(...)).",
         )

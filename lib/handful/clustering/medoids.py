@@ -1,14 +1,17 @@
 """Representatives: rows near the centres of clusters, each standing for its own."""
 
+import warnings
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from handful.baselines.centers import plain_seeds
 from handful.checks import MAX_SEED, Accepts
 from handful.clustering.vcgmm import VCGMM
 from handful.coreset import SizedSelector
 from handful.distances import cell_means, centred, nearest_centers
+from handful.scales import ScaleWarning
 
 # rows up to which Lloyd's rounds beat a mixture; it takes longer to compile, and then less for each
 # row
@@ -66,7 +69,11 @@ class Medoids(SizedSelector):
             centers = _lloyd(X, u, start)
         else:
             mixture = VCGMM(self.size, compute_labels=False, random_state=rng)
-            mixture.fit(X, sample_weight=u)
+            with warnings.catch_warnings():
+                # They name options that this class lacks, and its own speak of scales.
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                warnings.simplefilter("ignore", ScaleWarning)
+                mixture.fit(X, sample_weight=u)
             centers = mixture.cluster_centers_
         label, sq_dist = nearest_centers(X, centers)
         rows = _nearest_rows(label, sq_dist, self.size)

@@ -133,7 +133,7 @@ class MiniBatchKMeans(CentersEstimator):
             for more clusters than rows, bad weights, or a sampler over another number of points
         """
         X, sample_weight = self._check(X, sample_weight, reset=True)
-        self._warn_of_scales(X)
+        self._warn_of_scales(X, sample_weight)
         rng = as_generator(self.random_state)
         n = X.shape[0]
         self._start(X, sample_weight, rng)

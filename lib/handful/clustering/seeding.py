@@ -6,6 +6,8 @@ distances; the steps then follow one another on these. The seeds have the distri
 textbook algorithm.
 """
 
+import math
+
 import numpy as np
 from numba import njit
 from sklearn.utils.extmath import row_norms
@@ -14,6 +16,8 @@ from handful.distances import draw_along
 
 # distances from one block of candidates to all rows
 PRODUCT_ENTRIES = 1 << 24
+# rows whose median becomes the origin
+N_ORIGIN = 4096
 
 
 def sq_distances(A, B, sq_A, sq_B):
@@ -37,11 +41,16 @@ def _finish_distances(products, sq_A, sq_B, tiny):
             products[i, j] = distance if distance > tiny * size else zero
 
 
-def _centred(X, weights):
-    # The rows minus their weighted mean, so that the products of matrices do not cancel.
-    share = weights / weights.sum()
-    mean = share @ X
-    Y = np.ascontiguousarray(X - mean.astype(X.dtype))
+def median_of_some(rows):
+    """The median of some thousand rows, shape (d,): an origin about which distances keep their
+    digits, and which a row that lies far from all others does not move."""
+    every = math.ceil(len(rows) / N_ORIGIN)
+    return np.median(rows[::every], axis=0).astype(np.float64)
+
+
+def _centred(X):
+    # The rows about an origin in their midst, so that the products of matrices do not cancel.
+    Y = np.ascontiguousarray(X - median_of_some(X).astype(X.dtype))
     return Y, row_norms(Y, squared=True)
 
 
@@ -114,7 +123,7 @@ def kmeans_plusplus(X, n_clusters, *, sample_weight=None, n_trials=None, rng):
     n = len(X)
     weights = np.ones(n) if sample_weight is None else sample_weight
     n_trials = 2 + int(np.log(n_clusters)) if n_trials is None else n_trials
-    Y, sq = _centred(X, weights)
+    Y, sq = _centred(X)
     small_weights = (weights / weights.max()).astype(X.dtype)
     edges = np.cumsum(weights)
     chosen = [int(draw_along(edges, rng.random()))]
@@ -199,7 +208,7 @@ def afkmc2(X, n_clusters, *, chain_length=2, sample_weight=None, rng, block=None
     """
     n = len(X)
     weights = np.ones(n) if sample_weight is None else sample_weight
-    Y, sq = _centred(X, weights)
+    Y, sq = _centred(X)
     seeds = np.empty(n_clusters, np.intp)
     edges = np.cumsum(weights)
     seeds[0] = draw_along(edges, rng.random())

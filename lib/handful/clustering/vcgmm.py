@@ -1,7 +1,6 @@
 """vc-GMM (Hirschberger, Forster and Lücke 2019): clustering whose cost hardly grows with points and
 clusters."""
 
-import math
 from copy import copy
 from dataclasses import KW_ONLY
 from typing import Annotated, Any, Literal, Self
@@ -19,7 +18,7 @@ from handful.checks import (
     is_blocks,
 )
 from handful.clustering.estimators import MixtureEstimator, centers_of
-from handful.clustering.seeding import afkmc2, kmeans_plusplus
+from handful.clustering.seeding import afkmc2, kmeans_plusplus, median_of_some
 from handful.clustering.variational import (
     PAPER,
     SETTLED,
@@ -50,8 +49,6 @@ FEW_CLUSTERS = 1000
 HARD_KEPT = 3
 # as SETTLED, where hard assignments follow soft ones of the same rows
 SOFTENED = 3e-4
-# rows whose median becomes the origin
-N_SHIFT = 4096
 
 
 def _is_em(name, value, *, of, why):
@@ -79,7 +76,8 @@ class VCGMM(MixtureEstimator):
         N', draws of the lightweight coreset, at least C in the first call. Rows are drawn with
         repetition, so it may exceed n. None fits all rows (the paper's var-GMM-S).
     n_neighbors : int, default=5
-        G, clusters in a neighbourhood, and C', clusters kept per point; at most C are used.
+        G, clusters in a neighbourhood, and C', clusters kept per point; at least 2, and at most C
+        are used.
     init : {"auto", "greedy", "k-means++", "afkmc2"} or array of shape (C, d), default="auto"
         "greedy" (k-means++, the best of 2 + log C draws), "k-means++", "afkmc2" (the paper's:
         short Markov chains instead of passes, from random first sets), an array of centres,
@@ -120,10 +118,10 @@ class VCGMM(MixtureEstimator):
         more, in the last phase
     n_iter_ : int, M-steps of all phases
     n_distances_ : int, distances computed for coreset, seeds and E-steps
-    n_empty_ : int, clusters that no row of positive weight is assigned to, of this call or an
-        earlier `partial_fit`: ``n_clusters - len(numpy.unique(labels_))`` after a `fit`. Without
-        `labels_` in memory the rows that were fitted count, each for the best cluster that its
-        search found
+    n_empty_ : int, clusters that no row of positive weight is assigned to: after a `fit`,
+        ``n_clusters - len(numpy.unique(labels_[sample_weight > 0]))``. Without `labels_` in memory
+        the rows that were fitted count, each for the best cluster that its search found. Of the
+        rows of each earlier `partial_fit` those count that were nearest to their centres
     converged_ : bool, whether `tol` ended the last phase, not `max_iter`
     neighbors_ : int32 array, shape (C, G), the neighbourhoods
     labels_ : int array, shape (n,), what `predict` gives for the rows of the fit, if
@@ -194,6 +192,12 @@ class VCGMM(MixtureEstimator):
     @all_or_nothing
     def _fit(self, X, sample_weight, *, go_on, past=None):
         check_options(self)
+        check_integer(
+            "n_neighbors",
+            self.n_neighbors,
+            least=min(2, self.n_clusters),
+            why="a row that looks at one cluster never leaves it",
+        )
         fits_as_one = self.coreset_size is None and exceeds_memory(X)
         in_blocks = is_blocks(X) and not fits_as_one
         weights = None
@@ -204,16 +208,19 @@ class VCGMM(MixtureEstimator):
         else:
             source = X = self._validate(X, reset=not go_on)
             n = X.shape[0]
-            if past is None:
-                self._warn_of_scales(X)
             # None stays None, because a one for each row of a large file might not fit into memory.
             if sample_weight is not None:
                 weights = check_sample_weight(sample_weight, n)
-        self._check_coreset_size(source)
         present = slice(None) if weights is None else np.flatnonzero(weights)
-        rng = as_generator(self.random_state)
+        if past is None and not in_blocks:
+            self._warn_of_scales(X, weights)
+        self._check_coreset_size(source)
+        # A stream goes on with its first generator: one made anew for each chunk of equal length
+        # would draw the same places of it.
+        rng = as_generator(self.random_state) if past is None else self._rng
+        self._rng = rng
         fitted, rows, u = self._rows_to_fit(source, weights, present, rng, go_on, past)
-        self._shift = _median(rows)
+        self._shift = median_of_some(rows)
         if past is not None:
             means = padded(past.means, self._shift)
             past = Statistics(past.mass, means, past.scatter)
@@ -224,9 +231,12 @@ class VCGMM(MixtureEstimator):
         self.n_distances_ = n_drawing + n_fitting
         earlier = None if past is None else self._in_clusters
         self._keep(mixture, trace)
-        self._label(X, weights, in_blocks)
-        clusters, of_clusters = self._rows_in_use(X, present, fitted, rows, trace.nearest_rows)
-        self._count_empty(clusters, of_clusters, earlier)
+        sq_dist = self._label(X, weights, in_blocks)
+        if isinstance(getattr(self, "labels_", None), np.ndarray):
+            in_use = self._rows_in_labels(X, present, sq_dist)
+        else:
+            in_use = self._rows_in_fit(X, fitted, rows, trace.nearest_rows)
+        self._count_empty(*in_use, earlier)
         return self
 
     def _rows_to_fit(self, source, weights, present, rng, go_on, past):
@@ -267,33 +277,40 @@ class VCGMM(MixtureEstimator):
                 why="a row for each cluster",
             )
 
-    def _rows_in_use(self, X, present, fitted, rows, nearest_rows):
-        # The clusters in use and a row of X that is assigned to each. `present` and `fitted` are
-        # places in X of the rows that count and of those that were fitted, which `rows` holds as
-        # well; `fitted` is None for X in blocks. of dask data they are yet to be computed
-        if isinstance(getattr(self, "labels_", None), np.ndarray):
-            clusters, first = np.unique(self.labels_[present], return_index=True)
-            if fitted is None:
-                # not read once more for it
-                return clusters, self.cluster_centers_[clusters]
-            places = np.arange(X.shape[0])[present]
-            return clusters, dense(X[places[first]])
+    # The clusters in use and, of the rows that count, the one that is nearest to the centre of each.
+    # For rows in blocks, `sq_dist` and `fitted` are None, and rows are not read once more for it.
+
+    def _rows_in_labels(self, X, present, sq_dist):
+        if sq_dist is None:
+            clusters = np.unique(self.labels_)
+            return clusters, self.cluster_centers_[clusters]
+        places = np.arange(X.shape[0])[present]
+        nearest_first = places[np.lexsort((sq_dist[places], self.labels_[places]))]
+        clusters, first = np.unique(self.labels_[nearest_first], return_index=True)
+        return clusters, dense(X[nearest_first[first]])
+
+    def _rows_in_fit(self, X, fitted, rows, nearest_rows):
+        # `fitted` are the places in X of the rows that were fitted, which `rows` holds as well.
         clusters = np.flatnonzero(nearest_rows >= 0)
-        first = nearest_rows[clusters]
+        nearest = nearest_rows[clusters]
         if fitted is None:
-            return clusters, rows[first, : self.n_features_in_] + self._shift
+            return clusters, rows[nearest, : self.n_features_in_] + self._shift
         places = np.arange(X.shape[0])[fitted]
-        return clusters, dense(X[places[first]])
+        return clusters, dense(X[places[nearest]])
 
     def _label(self, X, weights, in_blocks):
+        # Returns the squared distances to the nearest centres, None where there are none in memory.
         for attribute in ("labels_", "inertia_"):
             vars(self).pop(attribute, None)
-        if self.compute_labels and in_blocks:
+        if not self.compute_labels:
+            return None
+        if in_blocks:
             self.labels_ = self.predict(X)
-        elif self.compute_labels:
-            self.labels_, sq_dist = nearest_centers(X, self.cluster_centers_)
-            total = sq_dist.sum() if weights is None else weights @ sq_dist
-            self.inertia_ = float(total)
+            return None
+        self.labels_, sq_dist = nearest_centers(X, self.cluster_centers_)
+        total = sq_dist.sum() if weights is None else weights @ sq_dist
+        self.inertia_ = float(total)
+        return sq_dist
 
     def _count_empty(self, clusters, rows, earlier):
         # `rows` are a row of each of the `clusters` in use; `earlier` is such a pair of the calls
@@ -379,15 +396,23 @@ class VCGMM(MixtureEstimator):
                 del em
                 n_distances += n_starting + trace.n_distances
                 n_iter += trace.n_iter
-        if mixture.variance <= floor and Y.dtype == np.float32:
-            said = f"variance_ is the least that float32 allows here, {floor:.3g}: unless rows are "
-            said += "copies of the centres, clusters are narrower; give X as float64."
-            warn(said, ConvergenceWarning)
+        if mixture.variance <= floor:
+            self._warn_of_floor(Y, floor)
         trace.n_iter = n_iter
         nearest_rows = trace.nearest_rows
         has_row = nearest_rows >= 0
         nearest_rows[has_row] = order[nearest_rows[has_row]]
         return mixture, trace, n_distances
+
+    def _warn_of_floor(self, Y, floor):
+        if len(np.unique(Y, axis=0)) <= self.n_clusters:
+            # copies of the centres: any variance is too large
+            return
+        way_out = "labels_ are right, likelihoods and lower_bound_ are not"
+        if Y.dtype == np.float32:
+            way_out = "give X as float64"
+        said = f"variance_ is the least that {Y.dtype} allows here, {floor:.3g}, and clusters are "
+        warn(f"{said}narrower; {way_out}.", ConvergenceWarning)
 
     def _sizes(self, n, grow):
         # How many rows take part in the phases before the last.
@@ -451,9 +476,10 @@ class VCGMM(MixtureEstimator):
     def _warm_centers(self, dtype):
         n_centers = len(self.cluster_centers_)
         if n_centers != self.n_clusters:
+            anew = "set_params(warm_start=False) and fit" if self.warm_start else "fit"
             raise ValueError(
-                f"n_clusters is {self.n_clusters}, but the warm start has {n_centers} centres; "
-                "call fit with warm_start=False."
+                f"n_clusters is {self.n_clusters}, but there are {n_centers} centres to go on from; "
+                f"call {anew} to begin anew."
             )
         return padded(self.cluster_centers_.astype(dtype), self._shift)
 
@@ -488,12 +514,6 @@ class VCGMM(MixtureEstimator):
         # of `predict_proba`: a column a cluster
         tags.classifier_tags = ClassifierTags()
         return tags
-
-
-def _median(rows):
-    # Coordinates about it keep the digits of distances.
-    every = math.ceil(len(rows) / N_SHIFT)
-    return np.median(rows[::every], axis=0).astype(np.float64)
 
 
 def _least_variance(Y):
