@@ -122,14 +122,10 @@ def test_influence_refuses_what_it_cannot_attribute(noisy):
         influence(Logistic(), frame, y, frame[["b", "a"]], y)
     named = influence(Logistic(), frame, y, X, y)
     np.testing.assert_allclose(named, influence(Logistic(), X, y, X, y), atol=1e-12)
-    with pytest.raises(MemoryError, match="principal components"):
-        influence(
-            LeastSquares(),
-            np.zeros((2, 400_000), dtype=np.float32),
-            [0.0, 1.0],
-            np.zeros((1, 400_000)),
-            [0.0],
-        )
+    classes = np.arange(3000)
+    rows = np.eye(3000, 300)
+    with pytest.raises(MemoryError, match="Hessian of 903,000 parameters.*principal components"):
+        influence(Logistic(), rows, classes, rows[:1], classes[:1])
 
 
 # --- suspects
@@ -365,3 +361,28 @@ def test_targets_far_from_zero_have_the_influence_of_those_near_it(offset, dtype
     near = influence(LeastSquares(1e-2), X[20:], y[20:], X[:20], y[:20])
     far = influence(LeastSquares(1e-2), X[20:], y[20:] + offset, X[:20], y[:20] + offset)
     np.testing.assert_allclose(far, near, atol=1e-5 * np.abs(near).max())
+
+
+@pytest.mark.parametrize("problem", [LeastSquares(l2=1e-9), Logistic(l2=1e-7)])
+@pytest.mark.parametrize(("dtype", "near"), [(np.float64, 1e-6), (np.float32, 1e-3)])
+def test_columns_in_which_no_row_lies_take_no_digits(problem, dtype, near, rng):
+    """The same rows turned into more columns than there are rows: where none lies, the Hessian is
+    the penalty alone."""
+    few = rng.normal(size=(60, 5)) * [1, 1, 1, 10, 100]
+    score = few @ [1, -1, 0.5, 0.1, 0.01] + rng.normal(size=60)
+    y = score > 0 if problem.classifies else score
+    turn, _ = np.linalg.qr(rng.normal(size=(80, 5)))
+    many = (few @ turn.T).astype(dtype)
+    expected = influence(problem, few[:40], y[:40], few[40:], y[40:])
+    found = influence(problem, many[:40], y[:40], many[40:], y[40:])
+    assert found == pytest.approx(expected, rel=0, abs=near * np.abs(expected).max())
+
+
+def test_rows_of_nothing_but_their_place_have_influence_through_the_intercept():
+    """As many columns as a genome has, all zero: leaving a row out moves the mean alone."""
+    y = np.array([0.0, 1.0, 5.0])
+    found = influence(
+        LeastSquares(), np.zeros((3, 400_000), np.float32), y, np.zeros((1, 400_000)), [4]
+    )
+    moved = (y.sum() - y) / 2 - y.mean()
+    np.testing.assert_allclose(found[:, 0], (y.mean() - 4) * moved, rtol=1e-6)

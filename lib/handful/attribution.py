@@ -104,6 +104,23 @@ class LinearTraining:
                     (target - middle).astype(self.A.dtype) for target in self.targets
                 )
 
+    def turn_to_span(self):
+        """Give both tables in an orthonormal basis of what the rows span, where there are more
+        columns than that: no gradient of a trained model leaves it, and a Hessian without the
+        directions in which no row lies keeps its digits, however small the penalty."""
+        rows = self.A[:, : self.d].astype(np.float64)
+        if self.d <= len(rows):
+            return
+        _, lengths, basis = np.linalg.svd(rows, full_matrices=False)
+        is_spanned = lengths > self.d * np.finfo(self.A.dtype).eps * lengths[0]
+        basis = basis[is_spanned]
+        self.A, self.A_test = (
+            np.column_stack([A[:, : self.d] @ basis.T, A[:, self.d :]])
+            for A in (self.A, self.A_test)
+        )
+        self.d = len(basis)
+        self.Y, self.Y_test = (Y.astype(np.float64) for Y in (self.Y, self.Y_test))
+
     def train(self):
         """The parameters at which the gradient of the mean loss and its penalty is zero, and the
         factored Hessian.
@@ -177,7 +194,7 @@ def influence(
         for rows that the problem refuses, labels in `y_test` that `y` does not hold, and columns
         of `X_test` that are named otherwise than those of X
     MemoryError
-        where the Hessian would not fit, of parameters squared
+        where the Hessian would not fit, of parameters squared, or of rows where these are fewer
 
     Examples
     --------
@@ -192,11 +209,12 @@ def influence(
     """
     check_in_memory("influence", X, y, X_test, y_test)
     model = LinearTraining(problem, X, y, X_test, y_test)
+    model.move_to_mean()
+    model.turn_to_span()
+    W, factor = model.train()
     A = model.A
     k = model.k
     p = A.shape[1]
-    model.move_to_mean()
-    W, factor = model.train()
     P = model.link.mean(A @ W)
     # of the row's gradient: outer(x, moved)
     moved = P - model.Y
