@@ -639,24 +639,26 @@ def check_vector(values, name, n=None, *, least=None, of_words=""):
     return out
 
 
-def checked_shape(X):
+def checked_shape(X, *, ensure_min_samples=1):
     """X itself, in a form that has rows: CSR if sparse, an array if a list; its values are not
     read.
 
     Rows are those of a table, words, texts or other things, shape (n,), or images, shape (n, ...).
+    `ensure_min_samples` is the least number of them, as in `sklearn.utils.check_array`.
 
     Raises
     ------
     ValueError
-        as `sklearn.utils.check_array` does, for a column of numbers, no rows or features, or
+        as `sklearn.utils.check_array` does, for a column of numbers, too few rows, no features, or
         complex numbers
     """
     X = X.tocsr() if sparse.issparse(X) else row_array(X)
     kind = getattr(getattr(X, "dtype", None), "kind", "O")
     stand_in = np.zeros((), dtype=complex if kind == "c" else float)
     shape = (len(X), 1) if len(X.shape) == 1 and kind not in "biufc" else X.shape
+    stand_in = np.broadcast_to(stand_in, shape)
     with faults_named(X):
-        validation.check_array(np.broadcast_to(stand_in, shape), allow_nd=True)
+        validation.check_array(stand_in, allow_nd=True, ensure_min_samples=ensure_min_samples)
     return X
 
 

@@ -6,7 +6,7 @@ from numbers import Number
 import numpy as np
 from scipy import sparse
 
-from handful.tables import as_array, is_missing
+from handful.tables import as_array, is_missing, names_of
 
 # Labels of one of these kinds can be compared with one another.
 KINDS = ("words", "numbers", "dates", "times")
@@ -34,19 +34,32 @@ def type_of(values):
     return "words" if getattr(dtype, "kind", "O") in "US" else str(dtype)
 
 
-def form_of(X, y):
-    """What must not differ between parts of one data set, in words: a dict."""
+def names_of_labels(y):
+    """The names of the columns of several labels a row; none of one label a row, whose name says
+    nothing."""
+    names = names_of(y)
+    return names if len(names) > 1 else []
+
+
+def form_of(X, y, label_names=None):
+    """What must not differ between parts of one data set, in words: a dict.
+
+    `label_names` are the `names_of_labels` of the frame that `y` was; None: those of `y` itself.
+    """
     columns = getattr(X, "columns", None)
+    label_names = names_of_labels(y) if label_names is None else label_names
     return {
         "X": "sparse rows" if sparse.issparse(X) else "dense rows",
         "columns": f"{X.shape[1:]} columns"
         if columns is None
         else f"the columns {', '.join(map(str, columns))}",
-        "y": "no y" if y is None else f"{_columns_of(y)}{kind_of_labels(y)} in y",
+        "y": "no y" if y is None else f"{_columns_of(y, label_names)}{kind_of_labels(y)} in y",
     }
 
 
-def _columns_of(y):
+def _columns_of(y, names):
+    if names:
+        return f"the columns {', '.join(map(str, names))} of "
     return "" if np.ndim(y) == 1 else f"rows of shape {np.shape(y)[1:]} of "
 
 

@@ -221,6 +221,19 @@ def test_herding_is_the_naive_loop_over_running_means(seed):
     assert Herding(15).fit(7 * X).indices_.tolist() == naive_herding(unit, 15, unit.mean(axis=0))
 
 
+@pytest.mark.parametrize("normalise", [True, False])
+def test_of_equal_rows_herding_chooses_the_one_of_the_smallest_index(normalise):
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        n, d = rng.integers(3, 60), rng.integers(2, 40)
+        # far from zero, too, where little is left of the rows once they are centred
+        X = rng.normal(size=(n, d)) + 1e3 * (seed % 2)
+        chosen = Herding(6, normalise=normalise).fit(np.tile(X, (3, 1))).indices_
+        for place, row in enumerate(chosen):
+            equal_before = np.count_nonzero(chosen[:place] % n == row % n)
+            assert row // n == equal_before
+
+
 # Seeds and representatives -----------------------------------------------------------------------
 
 

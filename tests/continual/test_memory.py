@@ -391,3 +391,56 @@ def test_views_are_of_rows_of_any_layout_and_precision():
     for rows in (X, torch.as_tensor(X), np.asfortranarray(X), X[::-1][::-1]):
         np.testing.assert_array_equal(network_views(network, rows).embeddings, expected)
     np.testing.assert_array_equal(network_views(network, X[::-1]).embeddings, expected[::-1])
+
+
+@pytest.mark.parametrize("of_library", ["pandas", "polars", "pyarrow"])
+def test_soft_labels_whose_columns_stand_in_another_order_leave_the_memory_as_it_was(of_library):
+    library = pytest.importorskip(of_library)
+    of = {
+        "pandas": lambda frame: frame,
+        "polars": lambda frame: library.from_pandas(frame),
+        "pyarrow": lambda frame: library.Table.from_pandas(frame),
+    }[of_library]
+    soft = pd.DataFrame({"cat": np.full(20, 0.9), "dog": np.full(20, 0.1)})
+    memory = ReplayBuffer(UniformCoreset(), size=6, random_state=0).add(ROWS, of(soft))
+    for other in (of(soft[["dog", "cat"]]), soft.to_numpy()):
+        with pytest.raises(ValueError, match=r"but the memory has y of columns \['cat', 'dog'\]"):
+            memory.add(ROWS, other)
+    memory.add(ROWS, of(soft))
+    np.testing.assert_array_equal(memory.rows()[1], np.tile([0.9, 0.1], (6, 1)))
+
+
+class Squares(torch.utils.data.Dataset):
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, i):
+        if i >= len(self):
+            raise IndexError
+        return torch.full((3,), float(i)), i % 2
+
+
+@pytest.mark.parametrize(
+    ("X", "got"),
+    [
+        (Squares(), r"Squares: X, y = next\(iter\(DataLoader\(dataset, batch_size=len\(dataset\)"),
+        (torch.utils.data.TensorDataset(TENSOR, TENSOR[:, 0]), "TensorDataset: X, y = next"),
+        (None, "NoneType"),
+        (5, "int"),
+        (np.array(5.0), r"ndarray of shape \(\)"),
+        (torch.tensor(5.0), r"Tensor of shape \(\)"),
+        ({"a": [1, 2]}, "dict"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_holds_no_rows_is_named_with_a_way_out(X, got):
+    with pytest.raises(TypeError, match=f"X must hold rows, .* got {got}"):
+        ReplayBuffer(UniformCoreset(), size=4).add(X)
+
+
+def test_the_way_out_of_a_dataset_is_one():
+    dataset = Squares()
+    X, y = next(iter(torch.utils.data.DataLoader(dataset, batch_size=len(dataset))))
+    rows, labels, _ = ReplayBuffer(UniformCoreset(), size=6).add(X, y).rows()
+    assert sorted(rows[:, 0].tolist()) == [0, 1, 2, 3, 4, 5]
+    np.testing.assert_array_equal(labels, rows[:, 0] % 2)

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from contracts.test_contracts import EVERY, takes
 from handful import UniformCoreset
+from handful.continual import ReplayBuffer
 from handful.matching import recombine
+from handful.streaming import Reservoir
 from handful.tables import as_array, is_missing, missing, take_rows
 from sklearn.base import clone
 from sklearn.utils import get_tags
@@ -62,6 +64,24 @@ def test_rows_of_a_masked_array_keep_their_mask():
     few = UniformCoreset(3, random_state=0).fit(np.zeros((6, 1)))
     taken, _ = few.take(X)
     np.testing.assert_array_equal(taken.mask, IS_HIDDEN[few.indices_])
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+def test_a_memory_and_a_stream_give_what_is_hidden_back_as_missing(values):
+    X = np.arange(6.0)[:, None]
+    y = np.ma.masked_array(values, mask=IS_HIDDEN)
+    memory = ReplayBuffer(UniformCoreset(), size=12, random_state=0).add(X, y).add(X, y)
+    for held in (memory, Reservoir(6).fit(X, y)):
+        rows, labels, _ = held.rows()
+        np.testing.assert_array_equal(missing(labels), rows[:, 0] == 2)
+
+
+def test_a_memory_gives_hidden_features_back_as_missing():
+    X = np.arange(6.0)[:, None]
+    hidden = np.ma.masked_array(X, mask=X > 3)
+    rows, _, _ = ReplayBuffer(UniformCoreset(), size=6).add(hidden, view=X).rows()
+    assert sorted(rows[~np.isnan(rows)]) == [0, 1, 2, 3]
+    assert len(rows) == 6
 
 
 def test_weights_in_the_place_of_n_are_refused():

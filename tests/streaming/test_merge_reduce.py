@@ -8,6 +8,7 @@ from handful.baselines import UniformCoreset
 from handful.coreset import Selector
 from handful.sensitivity.svm import SVMCoreset
 from handful.streaming import MergeReduce
+from handful.streaming.merge_reduce import first_to_merge
 
 
 def make(rng, n, d=3):
@@ -67,7 +68,7 @@ def test_memory_is_logarithmic_and_the_coreset_is_valid_at_any_time(rng):
 
 @pytest.mark.parametrize("slots", [1, 2, 3, 5])
 def test_slots_follow_algorithm_3_written_out(slots):
-    """The weights after every leaf by the rule as the paper's text has it; two rows a leaf, two a
+    """The weights after every leaf by the rule as the authors' code has it; two rows a leaf, two a
     node."""
     expected = []
     stream = MergeReduce(First(), size=2, leaf_size=2, n_slots=slots, random_state=0)
@@ -88,6 +89,29 @@ def test_slots_follow_algorithm_3_written_out(slots):
         np.testing.assert_array_equal(X[::2, 0], np.cumsum([0, *expected[:-1]]))
         np.testing.assert_allclose(weights[::2], expected)
     assert stream.n_rows_held_ <= 2 * slots
+
+
+def weights_by(rule, slots, n_leaves):
+    weights = []
+    steps = []
+    for _ in range(n_leaves):
+        weights = [*weights, 1]
+        if len(weights) > slots:
+            at = rule(weights)
+            weights = [*weights[:at], weights[at] + weights[at + 1], *weights[at + 2 :]]
+        steps.append(weights)
+    return steps
+
+
+def test_the_first_pair_of_the_printed_algorithm_is_the_lightest_up_to_three_slots():
+    def printed(weights):
+        if len(weights) == 2 or weights[-2] < weights[-3]:
+            return len(weights) - 2
+        return next(i for i, (a, b) in enumerate(itertools.pairwise(weights)) if a == b)
+
+    for slots in (1, 2, 3, 4, 10):
+        ours, theirs = (weights_by(rule, slots, 200) for rule in (first_to_merge, printed))
+        assert (ours == theirs) == (slots < 4)
 
 
 def test_a_file_larger_than_the_memory_allowed_passes_through(tmp_path):

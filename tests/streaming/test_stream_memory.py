@@ -342,3 +342,76 @@ def test_categories_and_columns_with_numbers_for_names_are_those_of_the_frame(na
             for s in range(30)
         ]
         assert spread(streams) < 1.5 * in_memory + 1
+
+
+# Streams that keep any rows and any labels.
+KEEPING = [
+    MergeReduce(UniformCoreset(), size=20, leaf_size=50, random_state=0),
+    Reservoir(20, random_state=0),
+    ReservoirCoreset(UniformCoreset(), size=20, balanced=False, random_state=0),
+]
+every_keeping = pytest.mark.parametrize("stream", KEEPING, ids=lambda s: type(s).__name__)
+
+
+@every_keeping
+@pytest.mark.parametrize("of_library", ["pandas", "polars", "pyarrow"])
+def test_several_labels_whose_columns_stand_in_another_order_are_refused(stream, of_library):
+    library = pytest.importorskip(of_library)
+    of = {
+        "pandas": lambda frame: frame,
+        "polars": lambda frame: library.from_pandas(frame),
+        "pyarrow": lambda frame: library.Table.from_pandas(frame),
+    }[of_library]
+    X = np.zeros((30, 2))
+    soft = pd.DataFrame({"cat": np.full(30, 0.9), "dog": np.full(30, 0.1)})
+    stream = clone(stream).partial_fit(X, of(soft))
+    before = pickle.dumps(vars(stream))
+    for other in (of(soft[["dog", "cat"]]), soft.to_numpy()):
+        with pytest.raises(
+            ValueError, match="the stream so far has the columns cat, dog of numbers"
+        ):
+            stream.partial_fit(X, other)
+    assert pickle.dumps(vars(stream)) == before
+    stream.partial_fit(X, of(soft))
+    np.testing.assert_array_equal(stream.rows()[1], np.tile([0.9, 0.1], (20, 1)))
+
+
+@every_keeping
+def test_the_name_of_the_only_label_says_nothing(stream):
+    X = np.zeros((30, 2))
+    y = pd.DataFrame({"animal": np.arange(30)})
+    stream = clone(stream).partial_fit(X, y).partial_fit(X, y.set_axis(["pet"], axis=1))
+    assert stream.rows()[1].shape == (20, 1)
+
+
+WORDS = pd.DataFrame({"a": np.arange(60.0), "b": ["x", "y"] * 30})
+FORMS = {
+    "frame with words": lambda: WORDS,
+    "polars": lambda: pytest.importorskip("polars").from_pandas(WORDS),
+    "texts": lambda: ["a text", "another"] * 30,
+    "images": lambda: np.arange(960.0).reshape(60, 4, 4),
+    "lists of numbers": lambda: np.arange(120.0).reshape(60, 2).tolist(),
+}
+
+
+@every_keeping
+@pytest.mark.parametrize("form", FORMS)
+def test_chunks_without_rows_change_nothing_in_any_form(stream, form):
+    rows = FORMS[form]()
+    y = np.arange(60) % 3
+    undisturbed = clone(stream).partial_fit(rows[:35], y[:35]).partial_fit(rows[35:], y[35:])
+    stream = clone(stream)
+    for start, stop in ((0, 0), (0, 35), (35, 35), (35, 60), (60, 60)):
+        stream.partial_fit(rows[start:stop], y[start:stop])
+    stream.partial_fit([], [])
+    assert stream.n_seen_ == 60
+    np.testing.assert_array_equal(stream.indices_, undisturbed.indices_)
+    np.testing.assert_array_equal(stream.rows()[0], undisturbed.rows()[0])
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        stream.partial_fit([], [1])
+
+
+@every_kind
+def test_fit_asks_for_a_row_where_a_list_has_none(kind):
+    with pytest.raises(ValueError, match="fit needs at least 1 row, got 0; partial_fit takes"):
+        of(kind).fit([], [])

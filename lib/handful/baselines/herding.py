@@ -4,6 +4,7 @@ from dataclasses import KW_ONLY
 
 import numpy as np
 
+from handful.baselines.centers import ROUNDING
 from handful.checks import Accepts
 from handful.coreset import SizedSelector
 from handful.running import Bar
@@ -82,7 +83,21 @@ def herd(X, sample_weight, size):
             # |total + x|^2 without |total|^2
             scores = sq_length + 2.0 * products
             scores[chosen] = np.inf
-            best = int(np.argmin(scores))
+            best = _first_of_least(scores, sq_length, total)
             chosen.append(best)
             total += X[best]
     return np.array(chosen)
+
+
+def _first_of_least(scores, sq_length, total):
+    # Equal rows have scores that differ by the rounding of their terms, which may be larger than
+    # the score itself.
+    least = np.argmin(scores)
+    length = np.sqrt(sq_length[least])
+    largest_product = length * np.linalg.norm(total)
+    terms = sq_length[least] + 2.0 * largest_product
+    rounding = ROUNDING * terms
+    highest = scores[least] + rounding
+    tied = scores <= highest
+    first = np.argmax(tied)
+    return int(first)

@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from handful.checks import accepts_of, as_generator, check_in_memory, check_sample_weight
-from handful.forms import check_form, kind_of_labels, type_of
+from handful.forms import check_form, kind_of_labels, names_of_labels, type_of
 from handful.options import Count, Options, check_options, restored
 from handful.parts import check_selector, choose
 from handful.tables import (
@@ -135,10 +135,11 @@ class ReplayBuffer(Options):
         ------
         ValueError
             for more tasks than rows in the memory, a `view` of another length, rows of another
-            kind, shape or dtype than those held, labels of another kind (words, numbers) or shape,
-            and data that the selector refuses
+            kind, shape or dtype than those held, labels of another kind (words, numbers), shape or
+            names of columns, and data that the selector refuses
         TypeError
-            if `selector` is no selector, `view` no array, or `X` sparse
+            if `selector` is no selector, `view` no array, or `X` sparse or without rows, such as a
+            `torch.utils.data.Dataset`
         """
         with restored(self, BaseException):
             return self._add(X, y, view, sample_weight)
@@ -148,12 +149,7 @@ class ReplayBuffer(Options):
         check_selector(self.selector)
         check_options(self)
         check_in_memory("ReplayBuffer", X, y, view, sample_weight)
-        if sparse.issparse(X):
-            raise TypeError(
-                "X must be an array or a torch tensor, got a sparse matrix: use X.toarray()."
-            )
-        if isinstance(X, list | tuple) and not is_table(X):
-            X = row_array(X)
+        X = _checked_rows(X)
         y = _label_array(y)
         n_tasks = len(memories) + 1
         share = self.size // n_tasks
@@ -166,9 +162,11 @@ class ReplayBuffer(Options):
             raise ValueError("the task has no rows: there is nothing to remember of it.")
         _check_labels(y, len(X))
         columns = names_of(X) or None
+        label_names = names_of_labels(y)
         if memories:
-            form = _form(memories[0].X, memories[0].y, self._columns)
-            check_form(form, _form(X, y, columns), "the task", "the memory")
+            held = _form(memories[0].X, memories[0].y, self._columns, self._label_names)
+            form = _form(X, y, columns, label_names)
+            check_form(held, form, "the task", "the memory")
         if view is None:
             is_frame = columns is not None and accepts_of(self.selector).frames
             view = X if is_frame else as_array(X).reshape(len(X), -1)
@@ -181,6 +179,7 @@ class ReplayBuffer(Options):
         newest = Memory(_kept(X, indices), _kept(y, indices), np.asarray(indices))
         self.memories_ = [*shortened, newest]
         self._columns = columns
+        self._label_names = label_names
         return self
 
     def _chosen(self, view, y, sample_weight, share, n_tasks):
@@ -233,11 +232,45 @@ class ReplayBuffer(Options):
         return X, y, weights
 
 
+def _checked_rows(X):
+    if sparse.issparse(X):
+        raise TypeError(
+            "X must be an array or a torch tensor, got a sparse matrix: use X.toarray()."
+        )
+    if isinstance(X, list | tuple):
+        return X if is_table(X) else row_array(X)
+    # A column of arrow has no shape.
+    shape = getattr(X, "shape", None)
+    has_rows = hasattr(X, "__array__") if shape is None else len(shape) > 0
+    if not has_rows:
+        got = type(X).__name__ if shape is None else f"{type(X).__name__} of shape ()"
+        raise TypeError(
+            f"X must hold rows, as an array, a torch tensor, a frame or a list does, got {got}"
+            f"{_way_out(X)}."
+        )
+    return _shown(X)
+
+
+def _way_out(X):
+    # What makes tensors of a torch Dataset.
+    is_dataset = any(base.__module__.startswith("torch.utils.data") for base in type(X).__mro__)
+    if not is_dataset:
+        return ""
+    return (
+        ": X, y = next(iter(DataLoader(dataset, batch_size=len(dataset)))) has its rows as tensors"
+    )
+
+
 def _label_array(y):
     # numpy would make a word of a label that is missing among words
     if not isinstance(y, list | tuple):
-        return y
+        return _shown(y)
     return np.asarray(y, dtype=object) if missing(y).any() else np.asarray(y)
+
+
+def _shown(values):
+    # What a masked array hides is missing, and its mask would be lost where tasks are joined.
+    return as_array(values) if isinstance(values, np.ma.MaskedArray) else values
 
 
 def _kept(array, indices):
@@ -273,15 +306,16 @@ def _check_labels(y, n):
         )
 
 
-def _form(X, y, columns):
-    # What must not differ between tasks whose rows are joined, in words; `columns` of a frame are
-    # their names.
+def _form(X, y, columns, label_names):
+    # What must not differ between tasks whose rows are joined, in words; `columns` and
+    # `label_names` are the names of the columns of frames.
     X, y = (a if a is None or hasattr(a, "new_tensor") else np.asarray(a) for a in (X, y))
     kind = "numbers" if y is None or hasattr(y, "new_tensor") else kind_of_labels(y)
     return {
         "X": f"X: {_about(X)}, {type_of(X)}",
         "columns": "no names of columns" if columns is None else f"columns {list(columns)}",
         "y": "no labels" if y is None else f"y: {_about(y)}, {kind}",
+        "names": f"y of columns {label_names}" if label_names else "no names of columns of y",
     }
 
 

@@ -31,7 +31,9 @@ class MergeReduce(StreamMemory):
         None for the binary tree; or the number of nodes that are kept side by side, their union
         being the coreset, by Algorithm 3 of "Data Summarization via Bilevel Optimization"
         (2024): when a leaf finds no free slot, two neighbouring nodes are merged, which
-        `first_to_merge` chooses.
+        `first_to_merge` chooses. As in the authors' code these are, of several pairs of equal
+        weight, the lightest; the printed algorithm takes the first, which differs from four slots
+        on.
     random_state : int, Generator, RandomState or None, default=None
         Seeds all that is drawn; None draws anew each time.
     verbose : bool, default=False
@@ -142,7 +144,8 @@ class MergeReduce(StreamMemory):
 
 
 def first_to_merge(weights):
-    """The index of the node that is merged with the next one (last lines of Algorithm 3).
+    """The index of the node that is merged with the next one (last lines of Algorithm 3, as the
+    authors' code has them).
 
     Parameters
     ----------
@@ -153,6 +156,11 @@ def first_to_merge(weights):
     -------
     int; the second last node if it is the first, or weighs less than the node before it; otherwise,
     of the adjacent pairs of equal weight, the first node of the first pair of the smallest weight
+
+    Notes
+    -----
+    The printed Algorithm 3 takes the first pair of equal weight, whatever its weight. With up to
+    three slots that is the same pair.
     """
     if len(weights) == 2 or weights[-2] < weights[-3]:
         return len(weights) - 2

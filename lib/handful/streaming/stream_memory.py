@@ -21,7 +21,7 @@ from handful.checks import (
     validate_data,
 )
 from handful.coreset import Coreset, Selector
-from handful.forms import check_form, check_kind, form_of
+from handful.forms import check_form, check_kind, form_of, names_of_labels
 from handful.options import Options, check_options, restored
 from handful.parts import check_part, check_selector, reduced
 from handful.rows import Rows
@@ -64,7 +64,7 @@ class StreamMemory(Options):
         return self
 
     def partial_fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
-        """Take in the next rows of the stream, any number of them.
+        """Take in the next rows of the stream, any number of them, also none.
 
         An error leaves everything as it was before the call: the next rows give what they would
         have given. What the selector's `fit` would refuse of all rows so far is refused here, when
@@ -89,10 +89,11 @@ class StreamMemory(Options):
             as a `Reservoir`
         ValueError
             for rows that are not finite real numbers, or differ from those before in their number
-            of columns, column names or form (dense, sparse); for a `y` or `sample_weight` that does
-            not fit, labels that the selector cannot have beside those before, such as a third class
-            of an SVM, and no `y` where it needs one; for a size that is out of range or has changed
-            since the stream began; and by the selector
+            of columns, column names or form (dense, sparse); for several labels a row whose columns
+            have other names, or another order, than those before; for a `y` or `sample_weight` that
+            does not fit, labels that the selector cannot have beside those before, such as a third
+            class of an SVM, and no `y` where it needs one; for a size that is out of range or has
+            changed since the stream began; and by the selector
         """
         return self._go_on(X, y, sample_weight)
 
@@ -233,9 +234,11 @@ class StreamMemory(Options):
             self._start()
         self._check_begun()
         self._top = None
+        # an array has none
+        label_names = names_of_labels(y)
         X, y = self._checked_rows(X, y)
         if X.shape[0]:
-            self._check_form(X, y)
+            self._check_form(X, y, label_names)
         sample_weight = _checked_weight(sample_weight, X.shape[0])
         self._add_mass(X.shape[0], sample_weight)
         if X.shape[0] and hasattr(self, "selector"):
@@ -251,12 +254,15 @@ class StreamMemory(Options):
         if self._form is None and names_of(X) and self._accepts.frames:
             # without rows
             self._frame = X[:0]
-        if not self._accepts.frames or is_numeric(X):
+        if isinstance(X, list | tuple) and not X:
+            # says nothing of the form of rows
+            X = np.empty((0, 1))
+        elif not self._accepts.frames or is_numeric(X):
             X, y = self._checked_numbers(X, y, first)
         else:
             if y is not None and self._accepts.reads_y:
                 y = validate_data(self, y=y)
-            X = checked_shape(X)
+            X = checked_shape(X, ensure_min_samples=0)
             if len(X.shape) == 2:
                 validate_data(self, X, reset=first, skip_check_array=True)
             X = np.asarray(X)
@@ -274,12 +280,12 @@ class StreamMemory(Options):
             raise ValueError(f"X must hold real numbers, got dtype {X.dtype}.")
         return X, y
 
-    def _check_form(self, X, y):
+    def _check_form(self, X, y, label_names):
         """ValueError where a chunk is not in the form of those before."""
         if y is not None and self._accepts.reads_y:
             check_kind(y)
         kind = "numbers in X" if X.dtype.kind in "biuf" else "words in X"
-        form = form_of(X, y) | {"kind": kind}
+        form = form_of(X, y, label_names) | {"kind": kind}
         check_form(self._form or form, form, "the chunk", "the stream so far")
         self._form = form
 
