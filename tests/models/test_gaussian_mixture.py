@@ -110,3 +110,17 @@ def test_the_solution_is_a_strict_minimum_even_of_few_or_equal_points(n, distinc
     assert np.linalg.eigvalsh(mixture.hessian(theta, X, None, uniform(n)))[0] > 1e-8
     for _ in range(50):
         assert penalised(mixture, theta + 1e-3 * rng.normal(size=len(theta)), X, uniform(n)) > value
+
+
+@pytest.mark.parametrize("offset", [1e8, 1e9])
+def test_far_from_zero_the_same_minimum_is_found(offset):
+    rng = np.random.default_rng(0)
+    means = np.array([[0, 0], [3, 0], [0, 3], [3, 3], [6, 6]])
+    X = np.repeat(means, 100, axis=0) + 0.3 * rng.normal(size=(500, 2)) + offset
+    w = np.full(500, 1 / 500)
+    model = GaussianMixture(5)
+    values = []
+    for rows in (X, X - X.mean(axis=0)):
+        theta = model.solve(rows, None, w)
+        values.append(model.losses(theta, rows).mean() + model.penalty_at(theta, rows))
+    assert values[0] == pytest.approx(values[1], rel=1e-6)

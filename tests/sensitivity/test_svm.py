@@ -6,7 +6,7 @@ from handful.blocks import Blocks
 from handful.plans import inclusion_probabilities
 from handful.sensitivity.svm import SVMCoreset
 from handful.sensitivity.svm_bounds import printed_bound, tight_bound
-from handful.sensitivity.svm_mixture import FULL, sq_mahalanobis
+from handful.sensitivity.svm_mixture import FULL, distances, sq_mahalanobis
 from handful.sensitivity.weighted_draws import (
     multinomial_draw,
     order_by,
@@ -242,6 +242,8 @@ def test_sample_size_follows_the_theorem(cancer):
     t = 5 * coreset.total_sensitivity_
     assert (coreset.probabilities_ >= coreset.sensitivities_ / t * (1 - 1e-12)).all()
     assert coreset.sample_size(0.1, 0.05) == np.ceil(t / 0.01 * (30 * np.log(t) + np.log(20)))
+    with pytest.raises(ValueError, match="constant must be a finite number greater than 0, got"):
+        coreset.sample_size(0.1, 0.05, constant=-1)
     assert coreset.sample_size(0.05, 0.05) == pytest.approx(
         4 * coreset.sample_size(0.1, 0.05), rel=1e-3
     )
@@ -275,3 +277,30 @@ def test_order_sorts_by_group_then_key(rng):
     step = (key.max() - key.min()) / 4000
     for side in (False, True):
         assert (np.diff(key[order][group[order] == side]) >= -step).all()
+
+
+@pytest.mark.parametrize("offset", [0, 1e6, 1e8])
+def test_distances_of_sparse_rows_far_from_zero_keep_their_digits(offset, rng):
+    X = rng.normal(size=(50, 3))
+    X[:, 0] = np.where(rng.random(50) < 0.4, offset + X[:, 0], 0)
+    labels = np.arange(50) % 2
+    centers = X[:2] + 0.1
+    found = distances(sparse.csr_array(X), labels, centers)
+    np.testing.assert_allclose(found, distances(X, labels, centers), rtol=1e-7)
+
+
+def test_systematic_draws_are_as_many_as_asked_for_also_where_a_block_holds_one_class(rng):
+    X = rng.normal(size=(2000, 3))
+    y = np.arange(2000) >= 1000
+    drawn = SVMCoreset(100, sampling="systematic", random_state=0).fit(Blocks(X, y, rows=500))
+    assert len(drawn.indices_) == 100
+    few = X[800:1200:10]
+    weights = rng.exponential(size=40)
+    blocks = Blocks(few, y[800:1200:10], weights, rows=20)
+    sums = []
+    for seed in range(400):
+        drawn = SVMCoreset(15, sampling="systematic", random_state=seed).fit(blocks)
+        sums.append(drawn.weights_ @ few[drawn.indices_])
+    error = np.std(sums, axis=0) / np.sqrt(400)
+    off = np.mean(sums, axis=0) - weights @ few
+    assert (np.abs(off) < 4 * error).all()

@@ -3,6 +3,7 @@ import warnings
 
 import numpy as np
 import pytest
+from handful.blocks import Blocks
 from handful.sensitivity.svm import SVMCoreset
 from handful.svm import LinearSVM
 from handful.svm.coordinate_descent import descend
@@ -352,3 +353,41 @@ def test_gram_matrices_are_the_textbook_products(make_sparse):
     A = np.column_stack([X, np.ones(len(X))])
     found = gram(with_ones(sparse.csr_matrix(X) if make_sparse else X), D)
     np.testing.assert_allclose(found, A.T @ (D[:, None] * A), atol=1e-9)
+
+
+@pytest.mark.parametrize("class_weight", ["foo", {0: 1, 1: "x"}, {"a": 1, "b": 2}, [1, 2]])
+def test_weights_of_classes_are_refused_with_what_they_must_be(class_weight):
+    X = np.arange(8.0)[:, None]
+    with pytest.raises(ValueError, match=r"class_weight of LinearSVM must be .* classes \[0, 1\]"):
+        LinearSVM(class_weight=class_weight).fit(X, (X.ravel() > 3).astype(int))
+
+
+@pytest.mark.parametrize(("seed", "exponent"), [(176, 8), (1279, 12)])
+def test_the_gap_is_that_of_the_coefficients_at_any_price_and_weights(seed, exponent):
+    """Margins that were added up step by step told of a gap of 1e-9 where it was .9."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(6, 40))
+    d = int(rng.integers(2, 8))
+    X = 100 * rng.normal(size=(n, d))
+    X -= X.mean(0)
+    noise = rng.choice([0, 30])
+    y = np.where(X @ rng.normal(size=d) + noise * rng.normal(size=n) > 0, 1, -1)
+    # as the search drew that found these seeds
+    rng.choice([4, 8])
+    u = 10.0 ** rng.uniform(-8, 0, n)
+    l2 = 10.0**-exponent / u.sum()
+    model = LinearSVM(l2=l2).fit(X, y, u)
+    w = np.append(model.coef_, model.intercept_)
+    objective = svm_objective(X, y, w, l2=l2, sample_weight=u)
+    assert model.objective_ == pytest.approx(objective, rel=1e-6)
+    assert 1 - model.lower_bound_ / objective < 1e-6
+
+
+def test_rows_in_blocks_are_refused_with_or_without_labels_beside_them():
+    X = np.arange(8.0)[:, None]
+    y = (X.ravel() > 3).astype(int)
+    for given_y in ([], [y]):
+        with pytest.raises(
+            ValueError, match=r"LinearSVM must have its rows in memory, got .*Blocks"
+        ):
+            LinearSVM().fit(Blocks(X, y), *given_y)

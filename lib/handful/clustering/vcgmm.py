@@ -277,7 +277,7 @@ class VCGMM(MixtureEstimator):
                 why="a row for each cluster",
             )
 
-    # The clusters in use and, of the rows that count, the one that is nearest to the centre of each.
+    # The clusters in use and, of the rows that count, the one nearest to the centre of each.
     # For rows in blocks, `sq_dist` and `fitted` are None, and rows are not read once more for it.
 
     def _rows_in_labels(self, X, present, sq_dist):
@@ -478,8 +478,8 @@ class VCGMM(MixtureEstimator):
         if n_centers != self.n_clusters:
             anew = "set_params(warm_start=False) and fit" if self.warm_start else "fit"
             raise ValueError(
-                f"n_clusters is {self.n_clusters}, but there are {n_centers} centres to go on from; "
-                f"call {anew} to begin anew."
+                f"n_clusters is {self.n_clusters}, but there are {n_centers} centres to go on "
+                f"from; call {anew} to begin anew."
             )
         return padded(self.cluster_centers_.astype(dtype), self._shift)
 

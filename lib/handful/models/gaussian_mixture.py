@@ -308,6 +308,8 @@ class GaussianMixture(Problem):
         # here, as importing it takes a while
         from sklearn.cluster import kmeans_plusplus
 
+        # whose squares keep the digits of distances
+        X = X - weights @ X / weights.sum()
         present = np.flatnonzero(weights)
         k = min(self.n_components, len(present))
         seed = int(rng.integers(MAX_SEED))

@@ -34,8 +34,8 @@ def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
 
     Returns
     -------
-    shape (n,), without unit, each between 1 and U / u_n: times u_n it bounds the point's largest
-    share of the total loss
+    shape (n,), without unit, each between 1 and U / u_n: times u_n / U it bounds the point's
+    largest share of the total loss
     """
     n = Z.shape[0]
     seed = int(rng.integers(MAX_SEED))

@@ -75,8 +75,9 @@ class SVMCoreset(SizedSelector):
     l2 : float or None, default=None
         Strength of the penalty, per mean loss, as in `LinearSVM`.
     n_clusters : int, "auto" or "log", default="auto"
-        Clusters in each class. "log": the logarithm of n, as in the paper; "auto": what makes
-        the total sensitivity smallest on a sample, up to 64.
+        Clusters in each class. "log": the logarithm of the summed weights, of unweighted rows
+        that of n, as in the paper; "auto": what makes the total sensitivity smallest on a
+        sample, up to 64.
     rule : {"mixture", "tight", "paper"}, default="mixture"
         What the draws are proportional to. "tight": the proved bound of
         `handful.sensitivity.svm_bounds.tight_bound`; "paper": the printed one; "mixture": a
@@ -239,6 +240,9 @@ class SVMCoreset(SizedSelector):
         pull = sample_weight * np.sqrt(sq_dist)
         if pull.any():
             q = 0.5 * q + 0.5 * pull / pull.sum()
+        if self.sampling == "systematic":
+            by_pull = np.argsort(pull, kind="stable")
+            return systematic_draw(q, sample_weight, self.size, by_pull, rng=rng)
         return multinomial_draw(q, sample_weight, self.size, rng=rng)
 
     def _scores(self, X, rows, signs, u, rng, bar):
@@ -311,12 +315,13 @@ class SVMCoreset(SizedSelector):
         Raises
         ------
         ValueError
-            for systematic sampling, to which the theorem does not apply, and after a fit of rows in
-            blocks
+            for numbers out of range, systematic sampling, to which the theorem does not apply, and
+            after a fit of rows in blocks
         """
         self._check_scored()
         check_number("eps", eps, above=0, below=1)
         check_number("delta", delta, above=0, below=1)
+        check_number("constant", constant, above=0)
         if self.sampling != "multinomial":
             raise ValueError(
                 "the theorem needs independent draws: sample_size is for sampling='multinomial', "

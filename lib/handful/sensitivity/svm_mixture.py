@@ -14,6 +14,7 @@ from scipy import sparse
 from sklearn.utils.extmath import row_norms
 
 from handful.baselines.centers import seeds_one_by_one
+from handful.distances import RELATIVE, measured
 from handful.svm.interior_point import gram
 
 # the bound's part of the probability; this and MARGIN by measurement on HTRU, Credit and Skin
@@ -27,6 +28,7 @@ RIDGE = 1e-6
 # of the dense matrices that are made at a time
 ENTRIES = 1 << 20
 TINY = np.finfo(float).tiny
+EPS = np.finfo(float).eps
 
 
 def strips(n, width):
@@ -52,8 +54,15 @@ def distances(X, labels, centers):
         products[mine] = X[mine] @ center
     of_rows = row_norms(X, squared=True)
     of_centers = (centers**2).sum(axis=1)
-    sq_dist = of_rows - 2.0 * products + of_centers[labels]
-    return np.sqrt(np.maximum(0.0, sq_dist))
+    sq_norms = of_rows + of_centers[labels]
+    sq_dist = sq_norms - 2.0 * products
+    n_terms = 4 + np.sqrt(X.shape[1])
+    rounding = 2 * EPS * n_terms * sq_norms
+    is_cancelled = sq_dist < rounding / RELATIVE
+    again = np.flatnonzero(is_cancelled)
+    own = labels[again]
+    sq_dist[again] = measured(X, centers, again, own)
+    return np.sqrt(sq_dist)
 
 
 def seeds(X, u, k, *, rng):

@@ -144,13 +144,20 @@ def minimise(A, y, c, *, tol, linear=0.0, constant=0.0, start=None, mu=1.0, max_
     bound = -np.inf
     n_iter = 0
     newton = True
+
+    def value_at(w, slack):
+        return 0.5 * w[:d] @ w[:d] - linear @ w + constant + c @ np.maximum(0.0, -slack)
+
     # a step beyond rounding ends the loop
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         while True:
             product = c @ (share * s + rest * xi)
-            value = 0.5 * w[:d] @ w[:d] - linear @ w + constant + c @ np.maximum(0.0, -slack)
+            value = value_at(w, slack)
             last = newton is None or n_iter == max_iter
             if product <= NEAR * tol * abs(value) or last:
+                # The sum of steps has the rounding of the largest.
+                slack = y * (A @ w) - 1.0
+                value = value_at(w, slack)
                 if value < objective:
                     best_w = w
                     objective = value

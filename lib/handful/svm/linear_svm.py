@@ -170,7 +170,7 @@ class LinearSVM(ClassifierMixin, Options):
     }
 
     @all_or_nothing
-    def fit(self, X: Table, y: Table, sample_weight: Table = None) -> Self:
+    def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Solve the SVM of (X, y).
 
         Parameters
@@ -247,9 +247,16 @@ class LinearSVM(ClassifierMixin, Options):
         # The factor of each row's class.
         if self.class_weight is None:
             return 1.0
-        factors = compute_class_weight(
-            self.class_weight, classes=self.classes_, y=y, sample_weight=sample_weight
-        )
+        try:
+            factors = compute_class_weight(
+                self.class_weight, classes=self.classes_, y=y, sample_weight=sample_weight
+            )
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                "class_weight of LinearSVM must be None, 'balanced' or a dict with a positive "
+                f"number for each of the classes {self.classes_.tolist()}, got "
+                f"{self.class_weight!r}."
+            ) from error
         if not ((factors > 0) & np.isfinite(factors)).all():
             raise ValueError(
                 f"class_weight of LinearSVM must hold positive numbers, got {factors}: leave out "
