@@ -306,6 +306,27 @@ def test_what_does_not_fit_is_named(change, message, pool):
         BilevelQuery(1e-2).query(3, **pool | change)
 
 
+def test_a_batch_of_no_point_is_not_told_of_too_many():
+    with pytest.raises(ValueError, match="got n=0: a batch has at least one point, and no more"):
+        UniformQuery().query(0, n_pool=5)
+
+
+LABELS = (list("abcabc"), [-1, 1, -1, 1, 7, 7], [0.5] * 6, [np.nan] * 6, [None, "a"] * 3)
+
+
+@pytest.mark.parametrize("labels", LABELS)
+@pytest.mark.parametrize("acquisition", ALL[:-1], ids=NAMES[:-1])
+def test_labels_that_a_rule_does_not_read_may_be_any(acquisition, labels, pool):
+    needed = {name: pool[name] for name in acquisition._needs}
+    for given in (pool, needed | dict(labelled=pool["labelled"], n_pool=40)):
+        plain = clone(acquisition).query(5, **given | dict(labels=None))
+        for of_any in (labels, np.array(labels, dtype=object)):
+            chosen = clone(acquisition).query(5, **given | dict(labels=of_any))
+            assert chosen.tolist() == plain.tolist()
+        with pytest.raises(ValueError, match="for each of 6 labelled points, got 5"):
+            acquisition.query(5, **given | dict(labels=labels[:5]))
+
+
 def test_variants_of_the_wrong_shape_are_refused(pool):
     with pytest.raises(ValueError, match=r"got shape \(2, 4\) for row"):
         BilevelQuery(1e-2, variants=lambda i: np.zeros((2, 4))).query(3, **pool)

@@ -144,6 +144,12 @@ def test_classes_that_are_no_different_labels_of_one_kind_are_refused(classes):
         ActiveLoop(in_order, n_pool=20, classes=classes, batch_size=3)
 
 
+@pytest.mark.parametrize("classes", [[None, 1, 2], [0, None], np.array([None, 1], dtype=object)])
+def test_none_is_no_class_as_it_skips_a_point(classes):
+    with pytest.raises(ValueError, match="classes must not hold None, which is the answer that"):
+        ActiveLoop(in_order, n_pool=20, classes=classes)
+
+
 HEAD = b'{"version": 1, "n_pool": 20, "classes": [0, 1], '
 DAMAGED = [
     b"{",
@@ -397,6 +403,57 @@ def test_a_class_may_be_called_skip():
     for button, value in zip(buttons(LabellingPanel(loop, SOUND, 8000)), ("skip", "(skip)", SKIP)):
         button.value = value
     assert loop.answers == {0: "skip", 1: "(skip)", 2: None}
+
+
+def test_a_class_that_equals_nothing_has_a_button(tmp_path):
+    def panel():
+        loop = ActiveLoop(
+            in_order, n_pool=12, classes=[0.0, np.nan], batch_size=3, path=tmp_path / "a.json"
+        )
+        return LabellingPanel(loop, SOUND, 8000)
+
+    first, second, _ = buttons(panel())
+    # as pressed
+    first.index = 1
+    second.index = 0
+    second.index = 1
+    again = panel()
+    np.testing.assert_array_equal(again.loop.labels, [np.nan, np.nan])
+    assert [b.index for b in buttons(again)] == [1, 1, None]
+    buttons(again)[0].index = 0
+    assert again.loop.answers[0] == 0.0
+
+
+def played_of(sound):
+    loop = ActiveLoop(in_order, n_pool=12, classes=[0, 1], batch_size=3)
+    player = LabellingPanel(loop, sound, 8000)._rows.children[2].children[-2]
+    with wave.open(io.BytesIO(bytes(player.value))) as file:
+        return np.frombuffer(file.readframes(file.getnframes()), "<i2")
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.int32, np.int64])
+def test_integers_of_16_bits_are_played_and_larger_ones_are_told(dtype):
+    sound = np.round(32767 * SOUND).astype(dtype)
+    np.testing.assert_array_equal(played_of(sound), sound[2])
+    if dtype != np.int16:
+        with pytest.raises(ValueError, match=r"integers of 16 bits, got int.*divide it by its"):
+            played_of(sound * 65536)
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        (dict(sound=SOUND[:5]), "sound"),
+        (dict(sound=list(SOUND[:11])), "sound"),
+        (dict(names=["a.wav"]), "names"),
+        (dict(pictures=np.zeros((4, 2, 2))), "pictures"),
+    ],
+)
+def test_fewer_recordings_than_points_are_told(given, name):
+    loop = ActiveLoop(in_order, n_pool=12, classes=[0, 1], batch_size=3)
+    with pytest.raises(ValueError, match=f"{name} must have one for each of the 12 points"):
+        LabellingPanel(loop, **{"sound": SOUND, "sampling_rate": 8000} | given)
+    assert loop.rounds == []
 
 
 @pytest.mark.parametrize("classes", [[0, 1], [0.0, 1.0], [False, True]])

@@ -172,6 +172,31 @@ def test_float32_signals_choose_what_float64_ones_do(X, atoms):
         assert single.transform(X.astype(np.float32)).dtype == np.float32
 
 
+@pytest.mark.parametrize("of_signals", [1e-22, 6e4, 1e8])
+@pytest.mark.parametrize("of_atoms", [1.0, 6e4])
+@pytest.mark.parametrize("recovery", [L2(1e-12), L2(0.01), L1(0.01)])
+@pytest.mark.filterwarnings("error::RuntimeWarning", "ignore:some signals are not recovered")
+def test_float32_signals_of_any_scale_choose_what_float64_ones_do(recovery, of_signals, of_atoms):
+    rng = np.random.default_rng(0)
+    signals = of_signals * rng.normal(size=(40, 30)).cumsum(axis=1)
+    atoms = of_atoms * rng.normal(size=(100, 30))
+    selector = MeasurementSelector(atoms, recovery, size=4)
+    exact = selector.fit(signals).indices_.tolist()
+    assert selector.fit(signals.astype(np.float32)).indices_.tolist() == exact
+    assert len(set(exact)) == 4
+
+
+@pytest.mark.parametrize("score", [np.nan, np.inf, -np.inf])
+def test_scores_that_are_not_finite_choose_no_atom(score, X, atoms):
+    class Lost(L2):
+        def scores(self, A, *args, **options):
+            found = super().scores(A, *args, **options)
+            return found if len(A) < 2 else np.full(len(found), score)
+
+    with pytest.raises(ValueError, match="scores of the atoms must be finite, but the best"):
+        MeasurementSelector(atoms, Lost(), size=6).fit(X)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

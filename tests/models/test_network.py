@@ -493,3 +493,135 @@ def test_a_loss_of_floats_says_what_it_takes(labels, loss, rng):
     problem = Network(torch.nn.Linear(4, 1), loss=of_first_output, train=TrainConfig(n_steps=5))
     chosen = BilevelCoreset(problem, size=12, random_state=0).fit(X, y.astype(float))
     assert len(chosen.indices_) == 12
+
+
+FAR = 1.7e9
+CE = partial(torch.nn.functional.cross_entropy, reduction="none")
+
+
+class Far(torch.nn.Linear):
+    def forward(self, X):
+        return super().forward(X) + FAR
+
+
+def test_a_double_module_sees_every_digit_of_its_targets(data):
+    X, _ = data
+    y = FAR + X[:, 0]
+    seen = []
+
+    def loss(outputs, targets):
+        seen.append(targets)
+        return (outputs[:, 0] - targets) ** 2
+
+    problem = Network(Far(4, 1).double(), loss, train=QUICK)
+    BilevelCoreset(problem, size=12, random_state=0).fit(X, y)
+    # those of the first training: later ones may be wrapped for derivatives
+    targets = torch.cat(seen[: QUICK.n_steps]).numpy()
+    assert targets.dtype == np.float64
+    assert set(targets.tolist()) <= set(y.tolist())
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        (torch.float64, torch.float64),
+        (torch.float32, torch.float32),
+        (torch.bfloat16, torch.float32),
+    ],
+)
+@pytest.mark.parametrize("given", [np.float16, np.float32, np.float64])
+def test_targets_come_in_the_module_s_type_and_not_below_single_precision(module, expected, given):
+    X = torch.arange(8.0, dtype=torch.float64).reshape(4, 2)
+    problem = Network(torch.nn.Linear(2, 1).to(module), loss=lambda o, t: (o[:, 0] - t) ** 2)
+    y = torch.as_tensor(problem.encode(np.linspace(0, 1, 4).astype(given)))
+    X, y = problem.in_type_of(problem.module, X, y)
+    assert (X.dtype, y.dtype) == (module, expected)
+    exact = np.linspace(0, 1, 4).astype(given).astype(np.float64)
+    np.testing.assert_array_equal(y, torch.as_tensor(exact).to(expected))
+
+
+@pytest.mark.parametrize("row", [0, 50])
+def test_targets_beyond_the_network_s_type_are_told(row, data):
+    X, y = data
+    y = y.astype(float)
+    y[row] = 1e39
+    problem = Network(
+        torch.nn.Linear(4, 1), lambda o, t: (o[:, 0] - t).abs().clamp(max=1), train=QUICK
+    )
+    coreset = BilevelCoreset(problem, size=12, random_state=0)
+    with pytest.raises(ValueError, match=r"y has entries that torch.float32.*scale the data"):
+        coreset.fit(X, y)
+    problem.module = problem.module.double()
+    assert len(coreset.fit(X, y).indices_) == 12
+
+
+def with_a_rare_label(y):
+    return np.append(y[:-1], 3)
+
+
+CLASS_WEIGHTS = torch.tensor(np.array([1.0, 5.0, 1.0]))
+
+
+@pytest.mark.parametrize(
+    ("outputs", "loss", "targets", "message"),
+    [
+        (3, CE, with_a_rare_label, "Target 3 is out of bounds. Labels are numbered from 0, and"),
+        (3, CE, lambda y: y + 1, "Target 3 is out of bounds. Labels are numbered from 0, and"),
+        (3, partial(CE, weight=CLASS_WEIGHTS), None, "found Double.*must be torch.float32"),
+        (3, CE, lambda y: y.astype(float), r"but got Float. A loss of classes.*y.astype\(int\)"),
+        (3, CE, lambda y: y > 0, r"but got Bool. A loss of classes.*y.astype\(int\)"),
+        (
+            1,
+            lambda o, t: BINARY(o.squeeze(), (t > 0).float()),
+            None,
+            r"shape \(1, 1\).*takes outputs\[:, 0\]",
+        ),
+        (3, lambda o, t: o[:, 7], None, r"index 7 is out of bounds for dimension 1 with size 3\.$"),
+        (3, lambda o, t: CE(o, t).mean().item(), None, r"a tensor of shape \(\d+,\), got float"),
+        (3, lambda o, t: CE(o, t).detach().numpy(), None, r"shape \(\d+,\), got ndarray"),
+        (3, lambda o, t: None, None, r"a tensor of shape \(\d+,\), got NoneType"),
+    ],
+)
+def test_a_loss_that_fails_says_what_it_takes(outputs, loss, targets, message, data):
+    X, y = data
+    problem = Network(torch.nn.Linear(4, outputs), loss, train=QUICK)
+    with pytest.raises(ValueError, match=message) as caught:
+        BilevelCoreset(problem, size=12, random_state=0).fit(X, targets(y) if targets else y)
+    assert "numbers, such as a binary" not in str(caught.value) or outputs == 1
+
+
+def test_a_loss_that_fails_in_a_later_minibatch_says_what_it_takes(data):
+    X, y = data
+    train = TrainConfig(n_steps=60, batch_size=3)
+    problem = Network(torch.nn.Linear(4, 3), CE, train=train)
+    rng = np.random.default_rng(0)
+    rows = torch.as_tensor(X)
+    labels = torch.as_tensor(with_a_rare_label(y))
+    with pytest.raises(ValueError, match=r"out of bounds\. Labels are numbered from 0"):
+        problem.fit_module(rows, labels, rng)
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (torch.nn.Linear, r"'torch.nn.modules.linear.Linear'> asks for some \(missing.*call it"),
+        (lambda d: torch.nn.Linear(d, 3), r"asks for some \(missing a required argument: 'd'\)"),
+        (lambda: None, "which makes NoneType"),
+        (3, "a function that makes one, got 3"),
+    ],
+)
+def test_what_makes_no_module_is_told(module, message, data):
+    with pytest.raises(ValueError, match=message):
+        BilevelCoreset(Network(module, train=QUICK), size=12, random_state=0).fit(*data)
+
+
+def test_a_class_or_a_function_without_arguments_makes_a_module(data):
+    class Own(torch.nn.Linear):
+        def __init__(self, d=4):
+            super().__init__(d, 3)
+
+    found = []
+    for make in (Own, lambda: Own()):
+        coreset = BilevelCoreset(Network(make, train=QUICK), size=12, random_state=0)
+        found.append(coreset.fit(*data).indices_.tolist())
+    assert found[0] == found[1]

@@ -25,11 +25,12 @@ from handful.checks import (
 )
 from handful.options import Count, Options, check_options
 from handful.scales import warn_of_scales
-from handful.tables import as_array, dense, join_rows
+from handful.tables import as_array, dense, join_rows, n_rows_of
 from handful.types import Seed
 
 # how far from 1 the sum of a row of probabilities may be, as rounding to bfloat16 needs
 SUM_TOLERANCE = 2.0**-8
+BATCH = "a batch has at least one point, and no more than the pool has"
 WHAT = {
     "features": "embeddings of the pool's points under the model, shape (pool, d)",
     "probabilities": "what the model predicts of the pool's points, shape (pool, classes)",
@@ -74,7 +75,8 @@ class Acquisition(Options):
             pool, classes), what it predicts of augmented variants of them
         labelled : array or sparse matrix, shape (l, d), the same features of the labelled points;
             for `BilevelQuery` also (l, variants, d), the features of their augmented variants
-        labels : shape (l,), of the labelled points
+        labels : shape (l,), of the labelled points; what they are is looked at by `BilevelQuery`
+            only
         classes : the label of each column of `probabilities` (``classes_`` of a scikit-learn
             model); None: 0, 1, ...
         n_pool : int, size of the pool; needed only where `features` and `probabilities` are not
@@ -108,15 +110,17 @@ class Acquisition(Options):
         if probabilities is not None:
             probabilities = _probabilities(probabilities)
         pool = _pool_size(features, probabilities, n_pool)
-        check_integer("n", n, most=pool, why="more points than the pool has cannot be chosen")
+        check_integer("n", n, most=pool, why=BATCH)
         if labelled is not None:
             labelled = _labelled(labelled, features)
         if labels is not None:
-            labels = _columns(labels, probabilities, classes)
-            if labelled is not None and len(labels) != labelled.shape[0]:
+            if "labels" in self._needs:
+                labels = _columns(labels, probabilities, classes)
+            n_labels = n_rows_of(labels)
+            if labelled is not None and n_labels != labelled.shape[0]:
                 raise ValueError(
                     f"labels must have one label for each of {labelled.shape[0]} labelled points, "
-                    f"got {len(labels)}."
+                    f"got {n_labels}."
                 )
         return np.asarray(
             self._query(int(n), pool, features, probabilities, labelled, labels), dtype=np.intp
@@ -125,7 +129,7 @@ class Acquisition(Options):
     @abstractmethod
     def _query(self, n, pool, features, probabilities, labelled, labels):
         """`n` rows of the pool, of checked input: `probabilities` has three axes, `labels` holds
-        column numbers.
+        column numbers where `_needs` names it, and else what was given.
 
         Sparse `features` are CSR, and so is `labelled` beside them, unless it holds variants.
         """

@@ -35,7 +35,7 @@ class ActiveLoop:
         Number of points.
     classes : array-like
         List or array of the labels that may be given, such as ``np.unique(y)``: all words, or
-        none of them.
+        none of them; not None, which skips a point.
     batch_size : int, default=10
         Points asked for at a time; the paper: 10.
     path : path or None, default=None
@@ -77,19 +77,8 @@ class ActiveLoop:
             )
         check_integer("n_pool", n_pool)
         check_integer("batch_size", batch_size, most=n_pool, why="the pool has no more points")
-        listed = classes if np.iterable(classes) else [classes]
-        self.classes = [c.item() if isinstance(c, np.generic) else c for c in listed]
+        self.classes = _checked_classes(classes)
         self._keys = list(map(_key, self.classes))
-        mixed = len({isinstance(c, str) for c in self.classes}) > 1
-        if (
-            mixed
-            or any(map(np.ndim, self.classes))
-            or not 2 <= len(set(self.classes)) == len(self.classes)
-        ):
-            raise ValueError(
-                "classes must be at least 2 different labels, all words or none, got "
-                f"{self.classes}."
-            )
         self.propose = propose
         self.n_pool = int(n_pool)
         self.batch_size = int(batch_size)
@@ -289,6 +278,24 @@ def locked(path):
 
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def _checked_classes(classes):
+    """The classes as a list of Python's own values; ValueError unless they are different labels."""
+    listed = classes if np.iterable(classes) else [classes]
+    listed = [c.item() if isinstance(c, np.generic) else c for c in listed]
+    if any(c is None for c in listed):
+        raise ValueError(
+            f"classes must not hold None, which is the answer that skips a point, got {listed}: "
+            "give it another name, such as 'none'."
+        )
+    mixed = len({isinstance(c, str) for c in listed}) > 1
+    nested = any(map(np.ndim, listed))
+    if mixed or nested or not 2 <= len(set(listed)) == len(listed):
+        raise ValueError(
+            f"classes must be at least 2 different labels, all words or none, got {listed}."
+        )
+    return listed
 
 
 def _of_places(chosen, pool):

@@ -8,11 +8,14 @@ import numpy as np
 from scipy.io import wavfile
 
 from handful.options import explained
+from handful.tables import n_rows_of
 
 # without and with an answer
 TICKS = "·✓"
 # no class equals it, whatever classes are called
 SKIP = object()
+# of the integers that a player takes
+LOUDEST = np.iinfo(np.int16)
 
 
 class LabellingPanel:
@@ -39,6 +42,12 @@ class LabellingPanel:
     Attributes
     ----------
     widget : ipywidgets.VBox, which JupyterLab shows
+
+    Raises
+    ------
+    ValueError
+        for fewer sounds, pictures or names than the pool has points, and for integers beyond 16
+        bits
     """
 
     @explained
@@ -49,6 +58,7 @@ class LabellingPanel:
             raise ImportError(
                 "the labelling panel needs ipywidgets: pip install ipywidgets."
             ) from error
+        _check_each_point(loop.n_pool, sound=sound, pictures=pictures, names=names)
         self._widgets = ipywidgets
         self.loop = loop
         self._sound = sound
@@ -91,6 +101,8 @@ class LabellingPanel:
             options=[*((str(c), c) for c in self.loop.classes), ("(skip)", SKIP)],
             value=(SKIP if answer is None else answer) if answered else None,
             style={"button_width": "auto"},
+            # NaN is a class, too
+            equals=lambda one, other: one is other or one == other,
         )
         tick = self._ticks[index] = w.HTML(TICKS[answered], layout={"width": "1.5em"})
 
@@ -134,8 +146,25 @@ class LabellingPanel:
         self._status.value = f"<b>{text}</b>"
 
 
+def _check_each_point(n_pool, **given):
+    """ValueError where something is given for fewer points than the pool has."""
+    for name, values in given.items():
+        n = n_pool if values is None else n_rows_of(values)
+        if n is not None and n < n_pool:
+            raise ValueError(
+                f"{name} must have one for each of the {n_pool} points of the pool, got {n}."
+            )
+
+
 def _wav(sound, sampling_rate):
     sound = np.asarray(sound)
+    lowest = sound.min(initial=0)
+    highest = sound.max(initial=0)
+    if sound.dtype.kind in "iu" and (lowest < LOUDEST.min or highest > LOUDEST.max):
+        raise ValueError(
+            f"sound must hold floats between -1 and 1 or integers of 16 bits, got {sound.dtype} "
+            f"from {lowest} to {highest}: divide it by its largest number."
+        )
     if sound.dtype.kind == "f":
         sound = np.round(np.clip(sound, -1, 1) * 32767)
     buffer = io.BytesIO()

@@ -87,7 +87,7 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Opt
         ------
         ValueError
             for values that are not finite or too large, atoms of another length than the signals, a
-            size outside 1..m, and options out of range
+            size outside 1..m, options out of range, and scores that are not finite
         """
         check_options(self)
         check_in_memory("MeasurementSelector", X)
@@ -114,8 +114,7 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Opt
                         state,
                         quadratic=self.rule == "quadratic",
                     )
-                    # the first of equals
-                    best = int(np.argmax(np.where(free, scores, -np.inf)))
+                    best = _best_of(scores, free)
                     A = atoms[[*chosen, best]]
                     estimates, state = recovery.recover(A, X @ A.T, state)
                     free[best] = False
@@ -149,6 +148,18 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Opt
             self.measurements_.astype(measured.dtype), measured
         )
         return estimates
+
+
+def _best_of(scores, free):
+    """The free atom of the largest score, the first of equals; ValueError if that is not finite."""
+    of_free = np.where(free, scores, -np.inf)
+    best = int(np.argmax(of_free))
+    if not np.isfinite(of_free[best]):
+        raise ValueError(
+            f"the scores of the atoms must be finite, but the best of those left is "
+            f"{of_free[best]}: scale the signals and the atoms, or raise the recovery's penalty."
+        )
+    return best
 
 
 def squared_error(X, estimates):

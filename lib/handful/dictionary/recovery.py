@@ -178,15 +178,17 @@ def _gram_factor(A, l2):
 
 def _resolvent(A, rows, l2):
     """(A^T A + l2)^-1 of each row, by Woodbury's identity."""
-    strength = rows.dtype.type(l2)
     if not len(A):
-        return rows / strength
+        return rows / l2
     seen = cho_solve(_gram_factor(A, l2), A @ rows.T).T
-    return (rows - seen.astype(rows.dtype, copy=False) @ A) / strength
+    return (rows - seen @ A) / l2
 
 
 def _shared_scores(A, atoms, errors, l2, quadratic):
-    """Scores where all signals share the curvature ``B = A^T A + l2``."""
+    """Scores where all signals share the curvature ``B = A^T A + l2``, in double precision: a
+    product of six factors over- or underflows in single precision where none of them is large or
+    small."""
+    A, atoms, errors = (rows.astype(np.float64, copy=False) for rows in (A, atoms, errors))
     moment = errors.T @ errors
     # rows B^-1 a
     towards = _resolvent(A, atoms, l2)

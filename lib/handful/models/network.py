@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from copy import copy, deepcopy
 from dataclasses import KW_ONLY, dataclass, field
+from inspect import signature
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -88,7 +89,8 @@ class Network(Problem):
         images begins with `torch.nn.Unflatten`; each training begins at a copy of it as it is
         now. Or a function without arguments that makes one, called anew in every round.
     loss : callable or None, default=None
-        Function ``(outputs, targets) -> losses``, shape (batch,). None: cross-entropy, where y
+        Function ``(outputs, targets) -> losses``, shape (batch,); targets that are floats come in
+        the module's type, in float32 to one of half precision. None: cross-entropy, where y
         holds classes or rows of probabilities. Classes are numbered in ascending order: of labels 5
         and 7 alone these are outputs 0 and 1. Give rows of probabilities, one column an output, to
         a module that knows more classes.
@@ -113,7 +115,7 @@ class Network(Problem):
     ------
     ValueError
         if the module does not take rows of X's shape, module, loss and targets do not suit each
-        other, or X has entries beyond the module's type
+        other, or X or targets have entries beyond the module's type
     ConvergenceError
         if training ends in a loss that is not finite, the Neumann series diverges, or scores are
         not finite
@@ -159,6 +161,7 @@ class Network(Problem):
             raise ValueError(
                 f"module must be a torch module or a function that makes one, got {self.module!r}."
             )
+        _check_makes_alone(self.module)
         if not (self.loss is None or callable(self.loss)):
             raise ValueError(
                 f"loss must be a function (outputs, targets) -> losses, or None, got {self.loss!r}."
@@ -173,7 +176,7 @@ class Network(Problem):
 
     def encode(self, y):
         """Classes as integers in the order of `numpy.unique`; rows of probabilities and others as
-        floats.
+        floats, in double precision until the module's type is known.
 
         Raises
         ------
@@ -191,13 +194,13 @@ class Network(Problem):
                 )
             if y.ndim == 1:
                 return np.unique(y, return_inverse=True)[1]
-            return soft_targets(y).astype(np.float32)
+            return soft_targets(y)
         if y.dtype.kind not in "biuf":
             raise ValueError(
                 f"a loss of your own takes numbers as y, got {y.dtype}: encode the labels."
             )
         # Small integers would wrap where a loss asks for 2 * y - 1.
-        return y.astype({"f": np.float32, "b": bool}.get(y.dtype.kind, np.int64))
+        return y.astype({"f": np.float64, "b": bool}.get(y.dtype.kind, np.int64))
 
     def model(self, rows, rng, *, ihvp=None, weighted=False):
         """An empty `NetworkModel`."""
@@ -230,7 +233,7 @@ class Network(Problem):
             # of the initial weights and dropout
             torch.manual_seed(int(rng.integers(2**63)))
             module = self.make_module().train()
-            X = self.in_type_of(module, X)
+            X, y = self.in_type_of(module, X, y)
             optimiser = config.optimiser_of(module.parameters())
             schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, config.n_steps)
             order = np.empty(0, np.intp)
@@ -271,30 +274,45 @@ class Network(Problem):
         """A module to be trained, in its initial state."""
         is_module = isinstance(self.module, torch.nn.Module)
         module = deepcopy(self.module) if is_module else self.module()
+        if not isinstance(module, torch.nn.Module):
+            raise ValueError(
+                f"module must be a torch module or a function that makes one, got {self.module!r}, "
+                f"which makes {type(module).__name__}."
+            )
         return module.to(self.device)
 
-    def in_type_of(self, module, X):
-        """Rows X in the module's type; ValueError if that cannot hold them, and where nothing is to
-        be trained."""
+    def in_type_of(self, module, X, y):
+        """Rows X and targets y, if they are floats, in the module's type, or y in float32 where
+        that is of half precision; ValueError if it cannot hold them, and where nothing is to be
+        trained."""
         dtype = next((p.dtype for p in module.parameters() if p.requires_grad), None)
         if dtype is None:
             raise ValueError(
                 f"module {type(module).__name__} has no parameter that asks for a gradient."
             )
-        X = X.to(dtype)
-        finite = torch.isfinite(X).flatten(1).all(dim=1)
-        if not finite.all():
-            raise ValueError(
-                f"X has entries that {dtype}, the network's type, cannot hold (first in row "
-                f"{int(finite.byte().argmin())} of those handed over): scale the data."
-            )
-        return X
+        X = _in_type(dtype, X, "X")
+        if y.is_floating_point():
+            y = _in_type(torch.promote_types(dtype, torch.float32), y, "y")
+        return X, y
 
     def row_losses(self, outputs, y):
-        """The loss of every row, shape (batch,)."""
+        """The loss of every row, shape (batch,); ValueError, in torch's words too, if a loss of
+        one's own fails."""
         if self.loss is None:
             return torch.nn.functional.cross_entropy(outputs, y, reduction="none")
-        return _each_of(self.loss(outputs, y), len(outputs))
+        try:
+            losses = self.loss(outputs, y)
+        except (torch.OutOfMemoryError, NotImplementedError):
+            # of the memory, and of a derivative, is told elsewhere
+            raise
+        except (RuntimeError, IndexError, TypeError, ValueError) as error:
+            said = str(error).rstrip(".")
+            raise ValueError(
+                f"loss must take outputs, {outputs.dtype} of shape {tuple(outputs.shape)}, and "
+                f"targets, {y.dtype} of shape {tuple(y.shape)}, but fails: {said}."
+                f"{_way_out(said, outputs, y)}"
+            ) from error
+        return _each_of(losses, len(outputs))
 
     def first_losses(self, module, X, y):
         """As `row_losses`, of a module's first minibatch: ValueError, in torch's words too, if it
@@ -319,19 +337,9 @@ class Network(Problem):
                 f"module must give one tensor with an output for each of {len(X)} rows, got {got}."
             )
         self.check_outputs(outputs, y)
+        losses = self.row_losses(outputs, y)
         if self.loss is None:
-            return self.row_losses(outputs, y)
-        try:
-            given = self.loss(outputs, y)
-        except torch.OutOfMemoryError:
-            raise
-        except (RuntimeError, IndexError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"loss must take outputs, {outputs.dtype} of shape {tuple(outputs.shape)}, and "
-                f"targets, {y.dtype} of shape {tuple(y.shape)}, but fails: {error}. A loss of "
-                "numbers, such as a binary cross-entropy, takes outputs[:, 0] and y.astype(float)."
-            ) from error
-        losses = _each_of(given, len(outputs))
+            return losses
         alone = self.row_losses(outputs[:1], y[:1])
         if not torch.allclose(alone, losses[:1], rtol=1e-2, equal_nan=True):
             raise ValueError(
@@ -365,11 +373,55 @@ class Network(Problem):
             )
 
 
-def _each_of(losses, n):
-    """Losses of n rows; ValueError if they are not one number a row."""
-    if losses.shape != (n,):
+def _check_makes_alone(module):
+    """ValueError for a class or a function in place of a module that asks for arguments."""
+    if isinstance(module, torch.nn.Module):
+        return
+    try:
+        signature(module).bind()
+    except TypeError as error:
         raise ValueError(
-            f"loss must give one number a row, shape ({n},), got {tuple(losses.shape)}: torch's "
-            "losses take reduction='none'."
+            "module must be a torch module or a function without arguments that makes one, but "
+            f"{module!r} asks for some ({error}): call it first, as in "
+            "Network(torch.nn.Linear(64, 10))."
+        ) from error
+
+
+def _in_type(dtype, values, name):
+    """Floats, shape (n, ...), in a type; ValueError if that cannot hold them."""
+    values = values.to(dtype)
+    finite = torch.isfinite(values).reshape(len(values), -1).all(dim=1)
+    if not finite.all():
+        raise ValueError(
+            f"{name} has entries that {dtype}, the network's type, cannot hold (first in row "
+            f"{int(finite.byte().argmin())} of those handed over): scale the data."
+        )
+    return values
+
+
+def _way_out(said, outputs, y):
+    """What to say of a loss that fails on some outputs and targets, for what torch said of it."""
+    if "Long" in said and y.dtype != torch.int64:
+        return " A loss of classes, such as cross-entropy, takes y.astype(int)."
+    if said.startswith("Target") and "out of bounds" in said:
+        return " Labels are numbered from 0, and the module needs an output for each of them."
+    if "expected scalar type" in said or "same dtype" in said:
+        return f" Tensors of its own, such as weights of classes, must be {outputs.dtype}."
+    if outputs.ndim == 2 and outputs.shape[1] == 1:
+        return (
+            " A loss of numbers, such as a binary cross-entropy, takes outputs[:, 0] and "
+            "y.astype(float)."
+        )
+    return ""
+
+
+def _each_of(losses, n):
+    """Losses of n rows; ValueError if they are not a tensor of one number a row."""
+    is_tensor = isinstance(losses, torch.Tensor)
+    if not is_tensor or losses.shape != (n,):
+        got = tuple(losses.shape) if is_tensor else type(losses).__name__
+        raise ValueError(
+            f"loss must give one number a row, a tensor of shape ({n},), got {got}: torch's losses "
+            "take reduction='none'."
         )
     return losses

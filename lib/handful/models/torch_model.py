@@ -83,7 +83,7 @@ class NetworkModel(Model):
         flat = [p.ravel() for p in trained.values()]
         self.theta = torch.cat(flat)
         if is_first:
-            self._X = self.problem.in_type_of(self.module, self._X)
+            self._X, self._y = self.problem.in_type_of(self.module, self._X, self._y)
             row, _ = self._rows([0])
             # all classes of the data count, also those without a chosen row
             with torch.no_grad():
