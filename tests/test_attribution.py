@@ -124,7 +124,7 @@ def test_influence_refuses_what_it_cannot_attribute(noisy):
     np.testing.assert_allclose(named, influence(Logistic(), X, y, X, y), atol=1e-12)
     classes = np.arange(3000)
     rows = np.eye(3000, 300)
-    with pytest.raises(MemoryError, match="Hessian of 903,000 parameters.*principal components"):
+    with pytest.raises(MemoryError, match=r"Hessian of 903,000 parameters.*principal components"):
         influence(Logistic(), rows, classes, rows[:1], classes[:1])
 
 
