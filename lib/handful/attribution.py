@@ -108,9 +108,9 @@ class LinearTraining:
         """Give both tables in an orthonormal basis of what the rows span, where there are more
         columns than that: no gradient of a trained model leaves it, and a Hessian without the
         directions in which no row lies keeps its digits, however small the penalty."""
-        rows = self.A[:, : self.d].astype(np.float64)
-        if self.d <= len(rows):
+        if self.d <= len(self.A):
             return
+        rows = self.A[:, : self.d].astype(np.float64)
         _, lengths, basis = np.linalg.svd(rows, full_matrices=False)
         is_spanned = lengths > self.d * np.finfo(self.A.dtype).eps * lengths[0]
         basis = basis[is_spanned]
