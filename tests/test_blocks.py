@@ -12,6 +12,7 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 import pytest
+from frames import LIBRARIES, frame_of
 from handful import (
     VCGMM,
     BilevelCoreset,
@@ -374,20 +375,18 @@ def test_what_was_kept_and_is_damaged_or_belongs_to_another_block_is_computed_ag
             assert chosen() == expected
 
 
-@pytest.mark.parametrize("form", ["polars", "arrow", "coo", "list"])
+@pytest.mark.parametrize("form", ["polars", "pyarrow", "coo", "list"])
 def test_blocks_of_other_tables_are_those_of_the_array(rows, form):
     X = rows[0]
-    if form in ("polars", "arrow"):
-        table = pytest.importorskip({"polars": "polars", "arrow": "pyarrow"}[form])
-        frame = pd.DataFrame(X, columns=list("abcd"))
-        given = table.from_pandas(frame) if form == "polars" else table.Table.from_pandas(frame)
+    if form in LIBRARIES:
+        given = frame_of(form, pd.DataFrame(X, columns=list("abcd")))
     else:
         given = sparse.coo_matrix(X) if form == "coo" else X.tolist()
     found = KCenter(20, random_state=0).fit(Blocks(given, rows=ROWS))
     np.testing.assert_array_equal(
         found.indices_, KCenter(20, random_state=0).fit(Blocks(X, rows=ROWS)).indices_
     )
-    if form in ("polars", "arrow"):
+    if form in LIBRARIES:
         assert found.feature_names_in_.tolist() == list("abcd")
 
 
@@ -603,14 +602,10 @@ def test_a_weight_that_counts_nothing_is_refused_in_blocks_as_in_memory(selector
         clone(selector).fit(Blocks(X, y, weights, rows=30))
 
 
-@pytest.mark.parametrize("of_library", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("of_library", LIBRARIES)
 def test_frames_in_blocks_keep_the_names_of_their_columns(of_library, rng):
     frame = pd.DataFrame({"a": rng.normal(size=80), "g": [*"uvwx"] * 20})
-    made = {
-        "pandas": lambda: frame,
-        "polars": lambda: pytest.importorskip("polars").from_pandas(frame),
-        "pyarrow": lambda: pytest.importorskip("pyarrow").Table.from_pandas(frame),
-    }[of_library]()
+    made = frame_of(of_library, frame)
     blocks = Blocks(made, rows=30)
     assert [len(set(part)) for part in blocks.map(lambda block: block.X["g"])] == [4, 4, 4]
     by_name = StratifiedCoreset(8, by="g", random_state=0)

@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import torch
+from frames import LIBRARIES, frame_of
 from handful import (
     BilevelCoreset,
     KCenter,
@@ -445,14 +446,10 @@ def test_columns_of_texts_are_told_from_those_of_categories():
             handful.KCenter(5).fit(frame[columns])
 
 
-@pytest.mark.parametrize("of_library", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("of_library", LIBRARIES)
 def test_words_of_a_frame_of_any_library_are_told_by_their_column(of_library, rng):
     frame = pd.DataFrame({"a": rng.normal(size=30), "g": ["u", "v"] * 15})
-    made = {
-        "pandas": lambda: frame,
-        "polars": lambda: pytest.importorskip("polars").from_pandas(frame),
-        "pyarrow": lambda: pytest.importorskip("pyarrow").Table.from_pandas(frame),
-    }[of_library]()
+    made = frame_of(of_library, frame)
     with pytest.raises(ValueError, match="Column 'g' of X holds words: encode them as numbers"):
         KCenter(5).fit(made)
 

@@ -1,11 +1,13 @@
 """The replay memory, and the views of a network that selectors look at."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from frames import LIBRARIES, frame_of
 from handful import (
     BilevelCoreset,
     KCenter,
@@ -353,11 +355,10 @@ def test_a_network_of_one_logit_may_give_a_vector():
         network_views(net, X, np.arange(7) % 2, head=head)
 
 
-@pytest.mark.parametrize("of_library", ["polars", "pyarrow"])
+@pytest.mark.parametrize("of_library", LIBRARIES)
 def test_a_memory_takes_frames_of_any_library_again(of_library, rng):
     frame = pd.DataFrame(rng.normal(size=(40, 2)), columns=["a", "b"])
-    library = pytest.importorskip(of_library)
-    of = library.from_pandas if of_library == "polars" else library.Table.from_pandas
+    of = partial(frame_of, of_library)
     memory = ReplayBuffer(KCenter(), 10, random_state=0)
     for task in (frame, frame + 1):
         memory.add(of(task))
@@ -393,14 +394,9 @@ def test_views_are_of_rows_of_any_layout_and_precision():
     np.testing.assert_array_equal(network_views(network, X[::-1]).embeddings, expected[::-1])
 
 
-@pytest.mark.parametrize("of_library", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("of_library", LIBRARIES)
 def test_soft_labels_whose_columns_stand_in_another_order_leave_the_memory_as_it_was(of_library):
-    library = pytest.importorskip(of_library)
-    of = {
-        "pandas": lambda frame: frame,
-        "polars": lambda frame: library.from_pandas(frame),
-        "pyarrow": lambda frame: library.Table.from_pandas(frame),
-    }[of_library]
+    of = partial(frame_of, of_library)
     soft = pd.DataFrame({"cat": np.full(20, 0.9), "dog": np.full(20, 0.1)})
     memory = ReplayBuffer(UniformCoreset(), size=6, random_state=0).add(ROWS, of(soft))
     for other in (of(soft[["dog", "cat"]]), soft.to_numpy()):

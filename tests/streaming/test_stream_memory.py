@@ -2,10 +2,12 @@
 were."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
+from frames import LIBRARIES, frame_of
 from handful.baselines import BalancedCoreset, StratifiedCoreset, UniformCoreset
 from handful.sensitivity.svm import SVMCoreset
 from handful.streaming import (
@@ -305,15 +307,11 @@ def held_as_in_memory(selector, n):
     ]
 
 
-@pytest.mark.parametrize("of_library", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("of_library", LIBRARIES)
 def test_a_selector_of_columns_finds_them_in_a_stream_of_frames(of_library, rng):
     n = 400
     frame = pd.DataFrame({"age": rng.normal(size=n), "zip": rng.integers(0, 5, n)})
-    made = {
-        "pandas": lambda: frame,
-        "polars": lambda: pytest.importorskip("polars").from_pandas(frame),
-        "pyarrow": lambda: pytest.importorskip("pyarrow").table(frame),
-    }[of_library]()
+    made = frame_of(of_library, frame)
     for stream in held_as_in_memory(StratifiedCoreset(by="zip"), n):
         stream.partial_fit(made)
         weights = np.bincount(frame["zip"][stream.indices_], stream.weights_, minlength=5)
@@ -354,14 +352,9 @@ every_keeping = pytest.mark.parametrize("stream", KEEPING, ids=lambda s: type(s)
 
 
 @every_keeping
-@pytest.mark.parametrize("of_library", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("of_library", LIBRARIES)
 def test_several_labels_whose_columns_stand_in_another_order_are_refused(stream, of_library):
-    library = pytest.importorskip(of_library)
-    of = {
-        "pandas": lambda frame: frame,
-        "polars": lambda frame: library.from_pandas(frame),
-        "pyarrow": lambda frame: library.Table.from_pandas(frame),
-    }[of_library]
+    of = partial(frame_of, of_library)
     X = np.zeros((30, 2))
     soft = pd.DataFrame({"cat": np.full(30, 0.9), "dog": np.full(30, 0.1)})
     stream = clone(stream).partial_fit(X, of(soft))
@@ -387,7 +380,7 @@ def test_the_name_of_the_only_label_says_nothing(stream):
 WORDS = pd.DataFrame({"a": np.arange(60.0), "b": ["x", "y"] * 30})
 FORMS = {
     "frame with words": lambda: WORDS,
-    "polars": lambda: pytest.importorskip("polars").from_pandas(WORDS),
+    "polars": lambda: frame_of("polars", WORDS),
     "texts": lambda: ["a text", "another"] * 30,
     "images": lambda: np.arange(960.0).reshape(60, 4, 4),
     "lists of numbers": lambda: np.arange(120.0).reshape(60, 2).tolist(),
