@@ -67,7 +67,7 @@ def counts():
     return X, rng.poisson(np.exp(X @ [0.5, -0.5, 0.2]))
 
 
-def posterior(problem, X, y, n_draws=4000):
+def posterior(problem, X, y, n_draws=1000):
     """Draws of about the posterior of all rows under N(0, 1) priors, and its mode."""
     theta = np.zeros(X.shape[1])
     ones = np.ones(len(X))

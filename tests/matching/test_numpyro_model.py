@@ -1,6 +1,7 @@
 """Rows of NumPyro's models: no line of likelihood, the density that NUTS sees, mistakes that are
 told."""
 
+from functools import cache
 from unittest import mock
 
 import numpy as np
@@ -198,10 +199,17 @@ def energies(model, args, kwargs, rows, theta):
         return np.array([float(energy(t)) for t in theta])
 
 
+@cache
+def rows_of(name):
+    """What is chosen for one of `TEN`."""
+    model, args, kwargs = model_and_data(name)
+    return from_numpyro(model, *args, random_state=0, **kwargs)
+
+
 @pytest.mark.parametrize("name", TEN)
 def test_ten_models_get_their_rows_without_a_line_of_likelihood(name):
     model, args, kwargs = model_and_data(name)
-    rows = from_numpyro(model, *args, random_state=0, **kwargs)
+    rows = rows_of(name)
     assert len(rows.indices_) < N / 3
     # what NUTS samples is what was matched, with masks, scales and transforms
     theta = rows.coreset_.modes_[0] + 0.1 * np.random.default_rng(0).normal(
@@ -219,8 +227,7 @@ def test_ten_models_get_their_rows_without_a_line_of_likelihood(name):
 
 
 def test_draws_are_taken_as_samplers_give_them():
-    model, args, kwargs = model_and_data("grouped")
-    rows = from_numpyro(model, *args, random_state=0, **kwargs)
+    rows = rows_of("grouped")
     assert "of 1500 rows" in repr(rows)
     kernel = NUTS(rows.model_, init_strategy=init_to_value(values=rows.start_))
     mcmc = MCMC(
@@ -623,8 +630,8 @@ def test_arrays_from_outside_and_shapes_are_told_by_their_names():
 
 
 def test_three_mistakes_with_draws_are_told():
-    model, args, kwargs = model_and_data("linear")
-    rows = from_numpyro(model, *args, random_state=0, **kwargs)
+    model, args, _ = model_and_data("linear")
+    rows = rows_of("linear")
 
     def sampled(model):
         mcmc = MCMC(NUTS(model), num_warmup=300, num_samples=600, progress_bar=False)

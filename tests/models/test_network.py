@@ -229,7 +229,7 @@ def test_rows_beyond_the_network_s_type_are_told(data):
 
 
 def test_few_points_of_a_network_are_chosen_one_by_one(data):
-    options = dict(problem=Network(small_net(), train=QUICK), size=30, random_state=0)
+    options = dict(problem=Network(small_net(), train=QUICK), size=12, random_state=0)
     by_default = BilevelCoreset(**options).fit(*data)
     one_by_one = BilevelCoreset(**options, strategy=Forward(batch_size=1)).fit(*data)
     assert by_default.indices_.tolist() == one_by_one.indices_.tolist()
@@ -239,7 +239,7 @@ def test_probabilities_in_place_of_logits_are_warned_of(data, recwarn):
     net = small_net()
     for module, expected in [(torch.nn.Sequential(net, torch.nn.Softmax(1)), True), (net, False)]:
         recwarn.clear()
-        BilevelCoreset(Network(module, train=QUICK), size=30, random_state=0).fit(*data)
+        BilevelCoreset(Network(module, train=QUICK), size=12, random_state=0).fit(*data)
         assert any("leave out the module's Softmax" in str(w.message) for w in recwarn) == expected
 
 
@@ -444,11 +444,11 @@ class Margin(Problem):
 
 @pytest.mark.parametrize("dtype", ["i1", "u1", "u2", "u4", "i4", "f4"])
 def test_a_loss_of_labels_is_the_same_whatever_holds_them(dtype, rng):
-    X = rng.normal(size=(300, 4))
-    y = (X[:, 0] + 0.3 * rng.normal(size=300) > 0).astype(np.int64)
+    X = rng.normal(size=(100, 4))
+    y = (X[:, 0] + 0.3 * rng.normal(size=100) > 0).astype(np.int64)
 
     def chosen(problem, labels):
-        return BilevelCoreset(problem, size=12, random_state=0).fit(X, labels).indices_
+        return BilevelCoreset(problem, size=6, random_state=0).fit(X, labels).indices_
 
     net = torch.nn.Linear(4, 1)
     config = TrainConfig(n_steps=20)
