@@ -73,12 +73,11 @@ class Blocks(RowBlocks):
     Raises
     ------
     ValueError
-        for files that are not there or cannot be read, options that do not fit to what is given,
-        lengths that differ, and files of another
-        width or type than the first. What differs between blocks (columns or their order, types,
-        labels in some of them only, sparse and dense), NaN and infinity are named when they are
-        read, with the file. Two things are joined: words of any length, and categories, which get
-        the levels of all parts
+        For files that are not there or cannot be read, options that do not fit to what is given,
+        lengths that differ, and files of another width or type than the first. What differs between
+        blocks (columns or their order, types, labels in some of them only, sparse and dense), NaN
+        and infinity are named when they are read, with the file. Two things are joined: words of
+        any length, and categories, which get the levels of all parts.
 
     Examples
     --------

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from handful_papers.claims import HOME
+from handful_papers.entries import ROOT
 from handful_papers.expected import AUDIT
 from handful_papers.parameters import NOTEBOOKS
 from handful_papers.provenance import git, to_json, write_atomically
@@ -63,13 +64,39 @@ def has_code_of_today(sha, item):
     the notebook's code, are today what they were at a commit.
 
     The texts and rules of claims do not count: the rows on record are judged anew whenever they
-    change. Nor does the prose of the notebook.
+    change. Nor do comments, docstrings and the prose of the notebook.
     """
     then = sources_at(sha, item)
     if then is None or code_of(then) != code_of(sources_of(item)):
         return False
     modules = [f"lib/{name}" for name in sorted(modules_of(item))]
-    return git("diff", "--quiet", str(sha), "--", *modules) is not None
+    moved = git("diff", "--name-only", str(sha), "--", *modules)
+    return moved is not None and all(says_the_same(sha, path) for path in moved.splitlines())
+
+
+@cache
+def says_the_same(sha, path):
+    """Whether the statements of a module of the checkout are those that it had at a commit."""
+    then = git("show", f"{sha}:{path}")
+    now = ROOT / path
+    if then is None or not now.is_file():
+        return False
+    return statements(then) == statements(now.read_text(encoding="utf-8"))
+
+
+def statements(text):
+    """What a Python source says without comments, docstrings and layout, as one str."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and any(map(_is_text, body[:1])):
+            del body[0]
+    return ast.dump(tree)
+
+
+def _is_text(node):
+    constant = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return constant and isinstance(node.value.value, str)
 
 
 @cache

@@ -41,6 +41,12 @@ def git(folder, *arguments):
     return done.stdout.strip()
 
 
+def forget():
+    """Have git asked again."""
+    for asked in ("in_history", "sources_at", "has_code_of_today", "says_the_same"):
+        getattr(verification, asked).cache_clear()
+
+
 @pytest.fixture
 def record(tmp_path, monkeypatch):
     """The path of a record that a run of the last commit but one has left in a repository of its
@@ -72,14 +78,11 @@ def record(tmp_path, monkeypatch):
     path.write_text(
         to_json(read_record(path) | {"commit": made_by, "files": files}), encoding="utf-8"
     )
-    monkeypatch.setattr("handful_papers.provenance.ROOT", root)
-    verification.in_history.cache_clear()
-    verification.sources_at.cache_clear()
-    verification.has_code_of_today.cache_clear()
+    for module in ("provenance", "verification"):
+        monkeypatch.setattr(f"handful_papers.{module}.ROOT", root)
+    forget()
     yield path
-    verification.has_code_of_today.cache_clear()
-    verification.in_history.cache_clear()
-    verification.sources_at.cache_clear()
+    forget()
 
 
 def test_a_record_vouches_for_its_files_once_it_has_the_hash_of_each(record):
@@ -142,7 +145,7 @@ def test_a_record_of_older_code_needs_an_audit_by_the_code_of_today_that_found_n
     (library / "coreset.py").write_text("1\n")
     git(root, "add", "lib")
     git(root, "commit", "--quiet", "-m", "three")
-    verification.has_code_of_today.cache_clear()
+    forget()
     assert needs_audit(known) == "made by older code, and not audited"
     audit = {"commit": git(root, "rev-parse", "HEAD"), "share": 0.1, "worst": 0.0}
     assert needs_audit(known | {"audit": audit}) == ""
@@ -191,7 +194,34 @@ def test_what_a_figure_does_not_import_and_texts_and_rules_of_claims_make_no_rec
     file.write_text("one = 1\n")
     git(root, "add", "lib")
     git(root, "commit", "--quiet", "-m", "three")
-    verification.has_code_of_today.cache_clear()
+    forget()
+    assert needs_audit(known) == ("made by older code, and not audited" if is_older else "")
+
+
+@pytest.mark.parametrize(
+    ("source", "is_older"),
+    [
+        (
+            '"""Another sentence."""\n\n\ndef one(x):\n    return "a" + x  # what is asked for\n',
+            False,
+        ),
+        ('def one(x):\n    """Add one."""\n    return (\n        "a" + x\n    )\n', False),
+        ('"""A module."""\n\ndef one(x):\n    return "b" + x\n', True),
+        ("", True),
+    ],
+    ids=["comments", "docstrings and layout", "a statement", "emptied"],
+)
+def test_comments_docstrings_and_layout_make_no_record_older(record, source, is_older):
+    root = record.parents[3]
+    file = root / "lib" / "handful" / "coreset.py"
+    file.parent.mkdir(parents=True)
+    file.write_text('"""A module."""\n\ndef one(x):\n    return "a" + x\n')
+    git(root, "add", "lib")
+    git(root, "commit", "--quiet", "-m", "three")
+    known = read_record(record) | {"commit": git(root, "rev-parse", "HEAD")}
+    known.pop("audit", None)
+    file.write_text(source)
+    forget()
     assert needs_audit(known) == ("made by older code, and not audited" if is_older else "")
 
 
@@ -204,7 +234,7 @@ def test_the_code_of_its_notebook_makes_a_record_older_and_its_prose_does_not(
     cells = [list(cell) for cell in verification.sources_of(ITEM)]
     next(cell for cell in cells if cell[0] == kind)[1] += "\n1"
     monkeypatch.setattr(verification, "sources_of", lambda item: [tuple(cell) for cell in cells])
-    verification.has_code_of_today.cache_clear()
+    forget()
     assert needs_audit(known) == ("made by older code, and not audited" if is_older else "")
 
 
