@@ -376,8 +376,9 @@ def test_what_a_method_of_the_estimator_takes_goes_to_it():
 def test_a_memory_cannot_tell_dask_data_apart(tmp_path):
     array = pytest.importorskip("dask.array").from_array(X, chunks=(200, X.shape[1]))
     model = CoresetEstimator(KCenter(10), LogisticRegression(), memory=tmp_path)
-    with pytest.raises(ValueError, match="memory must be None for dask data"):
-        model.fit(array, y)
+    for rows in ((array, y), (Blocks(array, y),)):
+        with pytest.raises(ValueError, match="memory must be None for dask data"):
+            model.fit(*rows)
 
 
 class Unsized(BaseEstimator):

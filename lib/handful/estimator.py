@@ -43,7 +43,7 @@ from handful.parts import (
     warn_of_class_weight,
 )
 from handful.running import threads_for
-from handful.tables import as_array, is_dask, is_numeric, n_rows_of, readable, row_array, take_rows
+from handful.tables import as_array, is_numeric, n_rows_of, readable, row_array, take_rows
 from handful.trainers import (
     input_tags_of,
     kind_of,
@@ -219,13 +219,14 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         select = check_memory(memory).cache(_select)
         code = None if memory is None else code_hash(selector)
         files = None
-        if memory is not None and is_dask(X, y, sample_weight):
-            raise ValueError(
-                "memory must be None for dask data: whether they are what was kept cannot be told "
-                "without reading them."
-            )
         if memory is not None and is_blocks(X, y, sample_weight):
-            files = as_blocks(X, y, sample_weight).versions
+            blocks = as_blocks(X, y, sample_weight)
+            if blocks._dask:
+                raise ValueError(
+                    "memory must be None for dask data: whether they are what was kept cannot be "
+                    "told without reading them."
+                )
+            files = blocks.versions
         with _encoders_named(estimator):
             self.selector_ = select(
                 selector, X, y, sample_weight, routed["selector"]["fit"], code, files
