@@ -101,6 +101,24 @@ class Bench:
         """A quality beside its bar: a loss, an accuracy, a memory peak."""
         self._add(what, name, float(value), unit, bar, direction)
 
+    def gains(self, what, reached, over):
+        """Accuracies of one candidate, and how many points more each other one has on average, with
+        the standard error of the differences, which are paired by seed.
+
+        Parameters
+        ----------
+        what : str, the case
+        reached : dict, name -> accuracies in %, an array with an entry for each seed
+        over : str, the name in `reached` that the others are compared with
+        """
+        for name, values in reached.items():
+            if name == over:
+                self.value(what, name, values.mean(), unit="% accuracy")
+            else:
+                gain = values - reached[over]
+                error = gain.std(ddof=1) / len(gain) ** 0.5
+                self.value(what, name, gain.mean(), unit=f"points more ± {error:.1f}")
+
     def _add(self, what, name, value, unit, bar, direction, **details):
         met = None if bar is None else value <= bar if direction == "<=" else value >= bar
         self.rows.append(

@@ -94,18 +94,8 @@ for name in sys.argv[1:] or POOLS:
         rule: 100 * np.array([accuracies(name, rule, seed) for seed in SEEDS]) for rule in RULES
     }
     for turn in (2, 5):
-        labels = BATCH * (1 + turn)
-        for rule, values in reached.items():
-            if rule == "UniformQuery":
-                bench.value(
-                    f"{name}, {labels} labels", rule, values[:, turn].mean(), unit="% accuracy"
-                )
-            else:
-                gain = (values - reached["UniformQuery"])[:, turn]
-                error = gain.std(ddof=1) / len(SEEDS) ** 0.5
-                bench.value(
-                    f"{name}, {labels} labels", rule, gain.mean(), unit=f"points more ± {error:.1f}"
-                )
+        at_turn = {rule: values[:, turn] for rule, values in reached.items()}
+        bench.gains(f"{name}, {BATCH * (1 + turn)} labels", at_turn, over="UniformQuery")
 bench.note(
     "The number behind ± is the standard error over 10 seeds, by which the differences are paired."
 )
