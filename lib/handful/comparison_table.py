@@ -7,6 +7,7 @@ from itertools import cycle, zip_longest
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 ALL_ROWS = "all rows"
 UNIFORM = "uniform"
@@ -29,6 +30,8 @@ COLOURS = [
 WIDTH = 100
 # Seconds of training on all rows below which nothing is worth saving and clocks are noise.
 BRIEF = 0.005
+# Of the bound of what a method loses.
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,10 +113,11 @@ class Comparison:
         uniform sampling of the same size and seed, and ``lead_std`` its standard deviation;
         ``failed`` counts the seeds without a score. ``saves_from`` is the number of fits from which
         choosing once and training on few rows saves seconds over training on all rows, which
-        depends on the machine. It is infinite where no number does. It is NaN for all rows, where
-        these train in less than .005 seconds, and where the score is worse than that of all rows:
-        by more than twice the standard error over seeds of the difference, which counts as 0 for
-        one seed.
+        depends on the machine. It is infinite where no number does, as where a method trains on all
+        rows, too. It is NaN for all rows, where these train in less than .005 seconds, and where
+        the seeds do not show a score as good as that of all rows: what a method loses, paired by
+        seed, must be at most the standard deviation of all rows' score over the seeds, at 95 %
+        confidence by Student's t. For one seed it must lose nothing.
 
         Returns
         -------
@@ -141,24 +145,28 @@ class Comparison:
         full = table.loc[table["method"] == ALL_ROWS, "train_seconds"]
         is_brief = not len(full) or full.iloc[0] < BRIEF
         saved = (np.nan if is_brief else full.iloc[0]) - table["train_seconds"]
+        # Between two times of training on all rows is the clock's noise.
+        all_rows = table.loc[table["method"] == ALL_ROWS, "n_rows"].max()
+        saved = saved.where(saved.isna() | (table["n_rows"] < all_rows), 0.0)
         fits = np.maximum(np.ceil(table["choose_seconds"] / saved.where(saved > 0)), 1).fillna(
             np.inf
         )
-        worse = self._worse(keys)
-        table["saves_from"] = fits.where(saved.notna() & (table["method"] != ALL_ROWS) & ~worse)
+        counts = self._is_as_good(keys) & saved.notna() & (table["method"] != ALL_ROWS)
+        table["saves_from"] = fits.where(counts)
         return table
 
-    def _worse(self, keys):
-        # Of each method and size, in the frame's order, whether the scores are below those of all
-        # rows beyond noise.
+    def _is_as_good(self, keys):
+        # Of each method and size, in the frame's order, whether the seeds show that it loses no
+        # more against all rows than another split of the data does.
         frame = self.frame
         all_rows = frame[frame["method"] == ALL_ROWS].set_index("seed")["score"]
         lost = frame.assign(lost=all_rows.reindex(frame["seed"]).to_numpy() - frame["score"])
         groups = lost.groupby(keys, sort=False)["lost"]
-        noise = 2 * groups.sem()
-        # Where there is no score, nothing says that it is as good.
-        is_near = groups.mean() <= noise.fillna(0.0)
-        return ~is_near.reset_index(drop=True)
+        seeds = groups.count()
+        most = groups.mean() + groups.sem() * stdtrit(seeds - 1, CONFIDENCE)
+        # One seed has no spread. Where there is no score, nothing says that it is as good.
+        most = most.where(seeds > 1, groups.mean())
+        return (most <= np.nan_to_num(all_rows.std())).reset_index(drop=True)
 
     def plot(self, axes: Any = None) -> Any:
         """Draw score and seconds (choosing and training) against size: means, bands of a standard
@@ -229,5 +237,7 @@ def _fits(n):
 
 
 def _cell(mean, std=np.nan):
+    # Equal scores may differ by rounding.
+    std = 0.0 if std < 1e-12 * abs(mean) else std
     spread = "" if np.isnan(std) else f" ± {std:.2g}"
     return "–" if np.isnan(mean) else f"{mean:.{4 if spread else 3}g}{spread}"
