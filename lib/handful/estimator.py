@@ -264,7 +264,8 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         The selected rows stand for the rows of this call alone: their weights add up to the number
         of these (with `sample_weight` to its sum), so that parts count by their rows.
         `SGDClassifier` and its like scale a row's step by its weight: in place of n steps they take
-        m, each n / m times as long.
+        m, each n / m times as long. Give them a learning rate that is m / n of the usual one, such
+        as ``learning_rate="constant", eta0=1e-3``.
 
         An error, and Ctrl-C, leaves everything as it was, the estimator too, a copy of which goes
         on training. Selector and estimator keep the options of the first call.

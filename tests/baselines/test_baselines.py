@@ -108,6 +108,8 @@ def test_stratified_says_what_does_not_fit():
         StratifiedCoreset(10, by="b").fit(pd.DataFrame(X, columns=["a", "c"]))
     with pytest.raises(ValueError, match=r"got by=2 for 2 columns; its columns have no names"):
         StratifiedCoreset(10, by=2).fit(X)
+    with pytest.raises(ValueError, match=r"one column of X, got by=\['a'\]: BalancedCoreset takes"):
+        StratifiedCoreset(10, by=["a"]).fit(pd.DataFrame(X, columns=["a", "c"]))
 
 
 # k-center ----------------------------------------------------------------------------------------

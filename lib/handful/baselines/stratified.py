@@ -325,6 +325,11 @@ def column_of(X, by):
     is_place = isinstance(by, Integral) and not isinstance(by, bool)
     if by in names:
         by = names.index(by)
+    elif isinstance(by, list):
+        raise ValueError(
+            f"by must be one column of X, got by={by!r}: BalancedCoreset takes several, and keeps "
+            "their means and shares."
+        )
     elif not is_place or not -X.shape[1] <= by < X.shape[1]:
         known = f"its columns are {names}" if names else "its columns have no names"
         raise ValueError(

@@ -293,7 +293,11 @@ class MatchedCoreset(Selector):
 
     def log_likelihood(self, draws: Any, X: Table, y: Table = None) -> np.ndarray:
         """Log-likelihoods, shape (S, n), of draws (S, p) at any rows, as ArviZ takes them for
-        leave-one-out."""
+        leave-one-out.
+
+        Draws of `LeastSquares` without the logarithm of the noise's deviation, which comes last,
+        are of the deviation 1.
+        """
         self._check_order("log_likelihood(draws, X, y)", draws, X, y)
         return self._given(X, y, None).values(stacked(draws)).T
 

@@ -73,7 +73,8 @@ class SVMCoreset(SizedSelector):
         has at most `size` rows, and `size` may exceed n; systematic sampling gives exactly
         `size` rows.
     l2 : float or None, default=None
-        Strength of the penalty, per mean loss, as in `LinearSVM`.
+        Strength of the penalty, per mean loss, as in `LinearSVM`. None is one over the sum of the
+        weights, so that weights of another scale are another problem, with other draws.
     n_clusters : int, "auto" or "log", default="auto"
         Clusters in each class. "log": the logarithm of the summed weights, of unweighted rows
         that of n, as in the paper; "auto": what makes the total sensitivity smallest on a
