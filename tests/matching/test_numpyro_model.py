@@ -12,7 +12,7 @@ numpyro = pytest.importorskip("numpyro")
 
 import jax.numpy as jnp
 import numpyro.distributions as dist
-from handful.matching import from_numpyro, pilot
+from handful.matching import from_numpyro, likelihoods, pilot
 from handful.matching.likelihood_sums import LikelihoodSums
 from handful.matching.matched_coreset import jumps_of
 from handful.matching.numpyro_model import NumPyroModel, in_64_bits
@@ -186,8 +186,9 @@ def chain(rows, n=400):
         rows.indices_, rows.weights_, rows.form_
     )
     found, log_prior, _ = pilot.find_pilot(few, written.prior, None)
-    # A step keeps about 97 % of where a chain was, which is forgotten after 200.
-    with mock.patch.object(pilot, "WARM_UP", 200):
+    # A step keeps about 97 % of where a chain was, which is forgotten after 200; few rows are not
+    # filled up to 256, each of which costs as much.
+    with mock.patch.object(pilot, "WARM_UP", 200), mock.patch.object(likelihoods, "LEAST_ROWS", 32):
         return found.chain(lambda t: few.sums(t) + log_prior(t), n, np.random.default_rng(1))
 
 

@@ -24,8 +24,11 @@ from handful.matching.differences import evenly
 from handful.matching.model_faults import Term
 from handful.matching.model_rows import WrittenModel, padded
 
-# Parameters that are handled at once: one shape for the compiler.
+# Parameters that are handled at once, and rows, of few and of many: each such shape is compiled,
+# which takes seconds.
 AT_ONCE = 32
+FEW_ROWS = 256
+MANY_ROWS = 4096
 # Rows on which the model is tried, to see which shapes follow their number.
 FEW = 5
 # Two log densities are the same up to this share.
@@ -342,11 +345,15 @@ class NumPyroModel(WrittenModel):
         self._prior = _of_many(prior, 1)
 
         def derivatives(f):
-            return lambda *args: (
-                f(*args),
-                jax.grad(f)(*args),
-                jax.hessian(f)(*args),
-            )
+            def slope(*args):
+                value, found = jax.value_and_grad(f)(*args)
+                return found, (value, found)
+
+            def all_three(*args):
+                hessian, (value, found) = jax.jacfwd(slope, has_aux=True)(*args)
+                return value, found, hessian
+
+            return all_three
 
         def constrained(theta):
             rows = self._any_rows()
@@ -367,7 +374,8 @@ class NumPyroModel(WrittenModel):
 
     def of_rows(self, theta, rows):
         """As `WrittenModel.of_rows`."""
-        return _at_once(self._of_rows, theta, self.taken(rows))
+        found = [_at_once(self._of_rows, theta, self.taken(part)) for part in _parts(rows)]
+        return np.concatenate(found, axis=1)
 
     def prior(self, theta):
         """As `WrittenModel.prior`."""
@@ -389,15 +397,16 @@ class NumPyroModel(WrittenModel):
 
     def derivatives_of(self, theta, rows, w):
         """As `WrittenModel.derivatives_of`."""
-        rows, w = padded(rows, w)
+        parts = map(_parts, padded(rows, w))
         with in_64_bits():
-            found = self._derivatives(theta, self.taken(rows), w)
-            return tuple(np.asarray(part) for part in found)
+            found = [self._derivatives(theta, self.taken(some), own) for some, own in zip(*parts)]
+            return tuple(np.sum(part, axis=0) for part in zip(*found))
 
     def slopes_of(self, theta, rows, w):
         """As `WrittenModel.slopes_of`."""
-        rows, w = padded(rows, w)
-        return _at_once(self._slopes, theta, self.taken(rows), w)
+        parts = map(_parts, padded(rows, w))
+        found = [_at_once(self._slopes, theta, self.taken(some), own) for some, own in zip(*parts)]
+        return np.sum(found, axis=0)
 
     def _negative(self):
         """Minus the log density of the posterior and its slope, a function of parameters (p,)."""
@@ -707,6 +716,12 @@ def _log_prob(site):
     given = (site["intermediates"],) if site["intermediates"] else ()
     found = site["fn"].log_prob(site["value"], *given)
     return found if site["scale"] is None else found * site["scale"]
+
+
+def _parts(values):
+    """Values of rows in parts of as many each, which sums of log-likelihoods allow."""
+    size = MANY_ROWS if len(values) >= MANY_ROWS else FEW_ROWS
+    return np.split(values, range(size, len(values), size))
 
 
 def _at_once(function, theta, *args):
