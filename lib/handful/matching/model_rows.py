@@ -14,7 +14,7 @@ from handful.checks import as_real, check_integer
 from handful.matching.differences import evenly
 from handful.matching.draws import stacked
 from handful.matching.importance_check import DrawsReport, check_log_weights
-from handful.matching.likelihoods import LEAST_ROWS, Likelihood
+from handful.matching.likelihoods import Likelihood
 from handful.matching.matched_coreset import MatchedCoreset
 from handful.matching.model_faults import impossible
 from handful.matching.recombine import recombine
@@ -218,13 +218,6 @@ class WrittenModel(Likelihood):
             "draws must be as the sampler gives them, of constrained variables: draw "
             f"{first} lies outside of the support of the model, or is not finite: {at}."
         )
-
-
-def padded(rows, w):
-    """Numbers of rows and their weights, a power of two of them: few shapes for a compiler."""
-    count = max(LEAST_ROWS, 1 << (len(rows) - 1).bit_length())
-    pad = np.minimum(np.arange(count), len(rows) - 1)
-    return rows[pad], np.append(w, np.zeros(count - len(rows)))
 
 
 def nearby_mode(negative, p):

@@ -22,7 +22,7 @@ from scipy import sparse
 
 from handful.matching.differences import evenly
 from handful.matching.model_faults import Term
-from handful.matching.model_rows import WrittenModel, padded
+from handful.matching.model_rows import WrittenModel
 
 # Parameters that are handled at once, and rows, of few and of many: each such shape is compiled,
 # which takes seconds.
@@ -397,15 +397,19 @@ class NumPyroModel(WrittenModel):
 
     def derivatives_of(self, theta, rows, w):
         """As `WrittenModel.derivatives_of`."""
-        parts = map(_parts, padded(rows, w))
         with in_64_bits():
-            found = [self._derivatives(theta, self.taken(some), own) for some, own in zip(*parts)]
+            found = [
+                self._derivatives(theta, self.taken(some), own)
+                for some, own in _whole_parts(rows, w)
+            ]
             return tuple(np.sum(part, axis=0) for part in zip(*found))
 
     def slopes_of(self, theta, rows, w):
         """As `WrittenModel.slopes_of`."""
-        parts = map(_parts, padded(rows, w))
-        found = [_at_once(self._slopes, theta, self.taken(some), own) for some, own in zip(*parts)]
+        found = [
+            _at_once(self._slopes, theta, self.taken(some), own)
+            for some, own in _whole_parts(rows, w)
+        ]
         return np.sum(found, axis=0)
 
     def _negative(self):
@@ -718,10 +722,23 @@ def _log_prob(site):
     return found if site["scale"] is None else found * site["scale"]
 
 
-def _parts(values):
-    """Values of rows in parts of as many each, which sums of log-likelihoods allow."""
-    size = MANY_ROWS if len(values) >= MANY_ROWS else FEW_ROWS
-    return np.split(values, range(size, len(values), size))
+def _rows_at_once(count):
+    return MANY_ROWS if count >= MANY_ROWS else FEW_ROWS
+
+
+def _parts(rows):
+    """Numbers of rows in parts, of which the last may have fewer."""
+    size = _rows_at_once(len(rows))
+    return np.split(rows, range(size, len(rows), size))
+
+
+def _whole_parts(rows, w):
+    """Numbers of rows and their weights in parts of as many each, whose log-likelihoods add up; the
+    last part is filled with rows of weight zero."""
+    missing = -len(rows) % _rows_at_once(len(rows))
+    rows = np.append(rows, np.repeat(rows[-1:], missing))
+    w = np.append(w, np.zeros(missing))
+    return zip(_parts(rows), _parts(w))
 
 
 def _at_once(function, theta, *args):
