@@ -15,6 +15,8 @@ from handful_papers.provenance import git, to_json, write_atomically
 from handful_papers.records import read_record
 
 OLDER = "made before records held hashes of their files"
+# What an object says of itself.
+SAYINGS = ("__repr__", "__str__")
 LOST = "some of its tasks are of a commit that is in no history"
 # The packages whose modules may compute rows.
 PACKAGES = ("handful", HOME.name)
@@ -64,7 +66,7 @@ def has_code_of_today(sha, item):
     the notebook's code, are today what they were at a commit.
 
     The texts and rules of claims do not count: the rows on record are judged anew whenever they
-    change. Nor do comments, docstrings and the prose of the notebook.
+    change. Nor does what code says in words (`statements`), nor the prose of the notebook.
     """
     then = sources_at(sha, item)
     if then is None or code_of(then) != code_of(sources_of(item)):
@@ -85,18 +87,37 @@ def says_the_same(sha, path):
 
 
 def statements(text):
-    """What a Python source says without comments, docstrings and layout, as one str."""
+    """What a Python source does, as one str: without layout and what it only says in words, which
+    are comments, docstrings, the texts of errors and warnings, and what `SAYINGS` give."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
-        if isinstance(body, list) and any(map(_is_text, body[:1])):
+        if getattr(node, "name", None) in SAYINGS:
+            body.clear()
+        elif isinstance(body, list) and any(map(_is_docstring, body[:1])):
             del body[0]
+        elif said := _says(node):
+            said.args = [given for given in said.args if not _is_text(given)]
     return ast.dump(tree)
 
 
+def _says(node):
+    """The call by which a statement makes its error or warns; None for any other node."""
+    if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+        return node.exc
+    warns = (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "warn"
+    )
+    return node if warns else None
+
+
+def _is_docstring(node):
+    return isinstance(node, ast.Expr) and _is_text(node.value)
+
+
 def _is_text(node):
-    constant = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    return constant and isinstance(node.value.value, str)
+    is_constant = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return is_constant or isinstance(node, ast.JoinedStr)
 
 
 @cache

@@ -19,7 +19,7 @@ from handful.matching.likelihoods import likelihood
 from handful.matching.path import best_for
 from handful.matching.pilot import CHAINS, Pilot, find_pilot, newton
 from handful.matching.recombine import Products, pursue
-from handful.matching.stein import stein_test
+from handful.matching.stein import SteinTest, stein_test
 from handful.models import Poisson
 from handful.models.links import Link
 from handful_papers.own.posterior import SoftplusPoisson
@@ -1470,6 +1470,18 @@ def test_the_headline_claims_no_more_than_was_tested():
     few = check_log_weights(np.zeros(150))
     assert str(few).startswith("MAKE MORE DRAWS")
     assert "150 independent ones, 200 are needed" in str(few)
+
+
+@pytest.mark.parametrize(
+    ("p_value", "words"),
+    [
+        (1.0, "z-score is 2.1, as it often is for right draws; 900 independent"),
+        (0.03, "z-score is 2.1, which right draws reach with probability 0.03 at most (below "),
+    ],
+)
+def test_a_report_says_how_often_right_draws_score_as_much(p_value, words):
+    report = check_log_weights(np.zeros(1000)).with_draws(SteinTest(2.1, p_value, 900), "")
+    assert words in str(report)
 
 
 def squares(theta, X, y):

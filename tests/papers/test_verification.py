@@ -25,6 +25,7 @@ from handful_papers.verification import (
     doubts,
     hashes,
     needs_audit,
+    statements,
     unverified,
     vouch_for,
 )
@@ -223,6 +224,42 @@ def test_comments_docstrings_and_layout_make_no_record_older(record, source, is_
     file.write_text(source)
     forget()
     assert needs_audit(known) == ("made by older code, and not audited" if is_older else "")
+
+
+SPEAKS = """
+class Report:
+    def __str__(self):
+        return f"{self.n} rows"
+
+    def share(self):
+        return f"{self.n}"
+
+def one(x):
+    if x < 0:
+        raise ValueError(f"x must be positive, got {x}", 1)
+    warn("x is large")
+    return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("was", "is_now", "same"),
+    [
+        ('f"{self.n} rows"', '"so many rows"', True),
+        ('f"x must be positive, got {x}"', '"not" f"{x}"', True),
+        ('"x is large"', 'f"{x} is large"', True),
+        ('f"{self.n}"', 'f"{self.n} %"', False),
+        ("x < 0", "x <= 0", False),
+        (", 1)", ", 2)", False),
+        ("ValueError", "TypeError", False),
+        ("    warn(", "    tell(", False),
+        ("__str__", "text", False),
+    ],
+)
+def test_what_code_says_in_words_is_not_what_it_does(was, is_now, same):
+    changed = SPEAKS.replace(was, is_now)
+    assert changed != SPEAKS
+    assert (statements(changed) == statements(SPEAKS)) is same
 
 
 @pytest.mark.parametrize(("kind", "is_older"), [("markdown", False), ("code", True)])

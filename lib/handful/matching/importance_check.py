@@ -125,10 +125,15 @@ class DrawsReport:
             )
         elif self.stein:
             z = f"{self.stein.z:.1f}" if self.stein.z < LARGE else f"{self.stein.z:.0e}"
+            chance = (
+                "as it often is for right draws"
+                if self.stein.p_value > 0.5
+                else f"which right draws reach with probability {self.stein.p_value:.2g} at most "
+                f"(below {ALPHA} they are called wrong)"
+            )
             of_draws = (
-                f"the slopes' largest z-score is {z}, which right draws reach with "
-                f"probability {self.stein.p_value:.2g} at most, among so many scores (below "
-                f"{ALPHA} they are called wrong); {self.stein.n_independent:.0f} independent draws."
+                f"the slopes' largest z-score is {z}, {chance}; "
+                f"{self.stein.n_independent:.0f} independent draws."
             )
         else:
             of_draws = f"not tested: {self.why}."
