@@ -94,6 +94,29 @@ def test_rows_of_a_problem_have_its_posterior(counts, problem):
     assert matched.check(draws + 1.0, X, y).verdict == "refuse"
 
 
+def test_many_draws_do_not_cut_the_rows_into_many_parts(counts):
+    """A problem is asked once a draw, not once for each few rows of it."""
+    X, y = counts
+    draws = 0.1 * np.random.default_rng(0).normal(size=(1500, X.shape[1]))
+    matched = MatchedCoreset(ByHand(), at=draws[:3]).fit(X, y)
+    asked = []
+
+    def losses(self, theta, X, y):
+        asked.append(len(X))
+        return ByHand.losses(self, theta, X, y)
+
+    matched.problem.__class__ = type("Counting", (ByHand,), {"losses": losses})
+    matched.check(draws, X, y)
+    assert asked.count(N) >= len(draws)
+    assert len(asked) < 5 * len(draws)
+    asked.clear()
+    values = matched.log_likelihood(draws, X, y)
+    assert asked == [N] * len(draws)
+    np.testing.assert_allclose(
+        values[::100], -np.array([ByHand().losses(t, X, y) for t in draws[::100]])
+    )
+
+
 @pytest.mark.parametrize("problem", [ByHand(), InTorch()], ids=lambda p: type(p).__name__)
 def test_the_path_of_a_problem_is_that_of_all_rows(counts, problem):
     X, y = counts

@@ -1470,6 +1470,11 @@ def test_the_headline_claims_no_more_than_was_tested():
     few = check_log_weights(np.zeros(150))
     assert str(few).startswith("MAKE MORE DRAWS")
     assert "150 independent ones, 200 are needed" in str(few)
+    # 199.7 are not told as the 200 that are needed
+    nearly = check_log_weights(np.linspace(0, 0.078, 199 + 1))
+    assert nearly.verdict == "make more draws"
+    assert nearly.n_effective > 199.5
+    assert "199 independent ones, 200 are needed" in str(nearly)
 
 
 @pytest.mark.parametrize(

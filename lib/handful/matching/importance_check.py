@@ -153,7 +153,8 @@ class DrawsReport:
             return UNTESTED[self.verdict]
         words = WRONG if self.stein and self.stein.wrong else VERDICTS[self.verdict]
         if self.verdict == "make more draws":
-            words += f": {self._n_telling():.0f} independent ones, {ENOUGH} are needed"
+            found = min(round(self._n_telling()), ENOUGH - 1)
+            words += f": {found} independent ones, {ENOUGH} are needed"
         return f"{self.verdict.upper()}: {words}"
 
     def _n_telling(self):

@@ -318,8 +318,7 @@ def _of_block(block, model, reduce, method, args, weighted, own):
         X = np.asarray(X)
     y, _ = own
     asked = getattr(model, method)
-    n_parameters = len(args[0]) if args else 0
-    step = _rows_at_once(model, X, n_parameters)
+    step = _rows_at_once(model, X, method, args)
     found = []
     for first in range(0, len(block), step):
         part = slice(first, first + step)
@@ -341,10 +340,12 @@ def _codes(block, own):
     return np.zeros(len(block), np.int8) if codes is None else codes
 
 
-def _rows_at_once(model, X, n_parameters):
-    """So many rows of a block are handled at once, at so many parameters: PART numbers of X or of
-    what is asked."""
-    width = n_parameters * max(1, model.n_outputs)
+def _rows_at_once(model, X, method, args):
+    """So many rows of a block are handled at once by a method of the model: PART numbers of X or of
+    what the method makes of it."""
+    width = len(args[0]) * max(1, model.n_outputs) if args else 1
+    if method in model.one_by_one:
+        width = min(args[0].shape)
     n_entries = X.size // max(1, X.shape[0])
     return max(1, PART // max(1, width, n_entries))
 

@@ -92,6 +92,8 @@ class Likelihood:
     has_curvatures = False
     # Linear predictors by which the parameters act, whose derivatives are known.
     n_outputs = 0
+    # Methods that go through their parameters one after the other, not through all at once.
+    one_by_one: tuple = ()
     # Whether second moments say it all.
     squares = False
     # The labels of a classification.
@@ -214,6 +216,7 @@ class ProblemLikelihood(Likelihood):
 
     has_slopes = True
     has_curvatures = True
+    one_by_one = ("values", "sums", "slopes")
 
     def __init__(self, problem: Any, y: Any, classes: Any = None, name: str = "y"):
         check_problem(problem)
@@ -271,13 +274,17 @@ class ProblemLikelihood(Likelihood):
 
     def values(self, theta, X, y):
         """As `Likelihood.values`."""
-        shape = (len(X),)
-        losses = []
+        shape = len(X), len(theta)
+        found = np.empty(shape)
         # Impossible parameters have losses that are not finite.
         with np.errstate(all="ignore"):
-            for one in theta:
-                losses.append(self._asked("losses", shape, one, X, y))
-        return -np.column_stack(losses)
+            for k, one in enumerate(theta):
+                found[:, k] = -self._asked("losses", shape[:1], one, X, y)
+        return found
+
+    def sums(self, theta, X, y, w):
+        """As `Likelihood.sums`, whose values are held at one set of parameters at a time."""
+        return np.hstack([w @ self.values(one, X, y) for one in theta[:, None]])
 
     def start(self, rows):
         """As `Likelihood.start`; the problem says where, and sees a sample of the rows."""
@@ -388,6 +395,9 @@ class LinearLikelihood(ProblemLikelihood):
     problem : LinearProblem, whose link gives losses and derivatives
     y, classes, name : as in `ProblemLikelihood`
     """
+
+    one_by_one = ()
+    sums = Likelihood.sums
 
     def __init__(self, problem: Any, y: Any, classes: Any = None, name: str = "y"):
         super().__init__(problem, y, classes, name)
