@@ -722,20 +722,21 @@ def _log_prob(site):
     return found if site["scale"] is None else found * site["scale"]
 
 
-def _rows_at_once(count):
+def _part_size(count):
+    # two sizes alone, as JAX compiles each function anew for each
     return MANY_ROWS if count >= MANY_ROWS else FEW_ROWS
 
 
 def _parts(rows):
     """Numbers of rows in parts, of which the last may have fewer."""
-    size = _rows_at_once(len(rows))
+    size = _part_size(len(rows))
     return np.split(rows, range(size, len(rows), size))
 
 
 def _whole_parts(rows, w):
     """Numbers of rows and their weights in parts of as many each, whose log-likelihoods add up; the
     last part is filled with rows of weight zero."""
-    missing = -len(rows) % _rows_at_once(len(rows))
+    missing = -len(rows) % _part_size(len(rows))
     rows = np.append(rows, np.repeat(rows[-1:], missing))
     w = np.append(w, np.zeros(missing))
     return zip(_parts(rows), _parts(w))
